@@ -52,7 +52,7 @@ _HEADING = re.compile(r"^# @package|^#\s*$")
 
 def command_pages() -> Iterator[tuple[str, str]]:
     """(name, text) of a page for each command of `pcr-exp`, with its own `--help`."""
-    for name, about in (cli.LOOKING | cli.RUNNERS).items():
+    for name, about in (cli.TOOLS | cli.RUNNERS).items():
         text = f"# pcr-exp {name}\n\n{about[0].upper()}{about[1:]}.\n\n"
         yield name, f"{text}```text\n{_own_help(name).rstrip()}\n```\n"
 

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import torch
 
+from experiments.comet.updates import largest_batch, measure_all_reduce, measure_updates, settings_of
 from experiments.loaders.speed.study import Row, Study, add_missing
 from pcr_exp.analysis.reporting_rules import others_cpu_share
 from pcr_exp.analysis.runs import read_timed_runs
@@ -27,7 +28,6 @@ from pcr_exp.config.commands import TrainConfig
 from pcr_exp.config.compose import compose
 from pcr_exp.datasets.sample import Dataset, open_dataset
 from pcr_exp.errors import DatasetError
-from pcr_exp.measuring.updates import largest_batch, measure_all_reduce, measure_updates, settings_of
 from pcr_exp.runs.train_run import run_training
 from pcr_exp.system import MIB
 from pcr_exp.system.provenance import cpu_model, git_state, gpu_model, num_cores

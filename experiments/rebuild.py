@@ -112,7 +112,7 @@ def _runs(
     with tempfile.TemporaryDirectory() as joined:
         for root in roots:
             pack_runs(root, Path(joined), add=True)
-        write_report(joined, RESULTS / "quality", out, target, pages=PAPERS, with_quality=False)
+        write_report(joined, RESULTS / "quality", out, target, pages=PAPERS)
         if key is not None and reference is not None:
             compare(FiguresConfig(runs_root=joined, out=str(out)), key, reference)
 

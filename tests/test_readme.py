@@ -73,7 +73,7 @@ def test_every_command_and_extra_of_its_tables_exists() -> None:
         for row in re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)
         for word in re.findall(r"`(\w+)`", row)
     ]
-    assert sorted(named) == sorted({**cli.LOOKING, **cli.RUNNERS})
+    assert sorted(named) == sorted({**cli.TOOLS, **cli.RUNNERS})
     extras = tomllib.loads((REPO / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     cells = first_cells(README.partition("| extra |")[2].partition("## ")[0])
     assert {word for cell in cells for word in re.findall(r"`([\w-]+)`", cell)} <= set(extras)

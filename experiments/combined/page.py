@@ -23,9 +23,9 @@ from pcr_exp.analysis.figure import (
     percent_axis,
 )
 from pcr_exp.analysis.frame import per_setting, seconds_of
-from pcr_exp.analysis.marks import upright_guessing_lines
+from pcr_exp.analysis.marks import upright_chance_lines
 from pcr_exp.analysis.page import Output, joined, sections
-from pcr_exp.analysis.primary_metric import headline_of
+from pcr_exp.analysis.primary_metric import metric_of
 from pcr_exp.analysis.reporting_rules import all_hardware
 from pcr_exp.analysis.statistics import interval_words, paired_difference, paired_ratio
 from pcr_exp.analysis.style import INK, MUTED, scan_words, style
@@ -320,13 +320,13 @@ def _draw_score(ax: Axes, rows: pd.DataFrame) -> None:
         points, ci95 = (100 * compared[f"difference_{part}"] for part in ("mean", "ci95"))
         ax.errorbar(points, compared.index, xerr=ci95, fmt="o", color=INK, capsize=3, elinewidth=1)
         ax.axvline(0, color=MUTED, linewidth=1, linestyle="--", zorder=1)
-        ax.set_xlabel(f"points of {headline_of(rows).words}\nagainst all off, same seed")
+        ax.set_xlabel(f"points of {metric_of(rows).words}\nagainst all off, same seed")
         return
-    upright_guessing_lines(ax, rows)
+    upright_chance_lines(ax, rows)
     _whiskers(ax, rows, "final_score", marker="o")
     ax.xaxis.set_major_locator(MaxNLocator(5))
     percent_axis(ax.xaxis)
-    ax.set_xlabel(f"last validation {headline_of(rows).words}")
+    ax.set_xlabel(f"last validation {metric_of(rows).words}")
 
 
 def _legend_below(ax: Axes) -> None:

@@ -28,8 +28,8 @@ from pcr_exp.analysis.figure import (
     ticks_in_bytes,
 )
 from pcr_exp.analysis.frame import per_setting
-from pcr_exp.analysis.marks import guessing_lines
-from pcr_exp.analysis.primary_metric import headline_of
+from pcr_exp.analysis.marks import chance_lines
+from pcr_exp.analysis.primary_metric import metric_of
 from pcr_exp.analysis.style import INK, MUTED, fallback_look, level_of, scan_levels, scan_words, style
 from pcr_exp.analysis.tables import span, with_unit
 
@@ -151,9 +151,9 @@ def draw_score_at_budget(summary: pd.DataFrame) -> Figure:
 
 def _draw_score(ax: Axes, rows: pd.DataFrame) -> None:
     _bars(ax, rows, "final_score")
-    guessing_lines(ax, rows)
+    chance_lines(ax, rows)
     accuracy_axis(ax, rows)
-    ax.set_ylabel(f"last validation {headline_of(rows).words}")
+    ax.set_ylabel(f"last validation {metric_of(rows).words}")
     ax.set_ylim(bottom=0)
 
 
@@ -352,7 +352,7 @@ def _draw_bytes(ax: Axes, rows: pd.DataFrame) -> None:
         )
     ax.axvline(lines["record_bytes"].max().min(), color=MUTED, linewidth=1, linestyle="--", zorder=1)
     target_line(ax, rows["target_score"].iloc[0])
-    guessing_lines(ax, rows)
+    chance_lines(ax, rows)
     ax.set_xscale("log")
     ax.set_xlabel("bytes of records read (log scale)")
     accuracy_axis(ax, rows)

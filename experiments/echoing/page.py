@@ -23,7 +23,7 @@ from experiments.echoing.frame import COMPARED, PANEL_KEYS, SERIES_KEYS, echo_fr
 from experiments.results.methods import target_words
 from pcr_exp.analysis.distinguishing import setting_words
 from pcr_exp.analysis.page import Output, joined, sections
-from pcr_exp.analysis.primary_metric import headline_of
+from pcr_exp.analysis.primary_metric import metric_of
 from pcr_exp.analysis.runs import evaluations_at
 from pcr_exp.analysis.statistics import interval_words
 from pcr_exp.analysis.style import scan_words
@@ -116,7 +116,7 @@ def _facts(group: Mapping[str, Any], rows: pd.DataFrame) -> str:
     return (
         f"storage {group['storage']}, {facts(rows)}; {target_words(rows)}; "
         "mean over n seeds (smallest to largest); bytes are of records; "
-        f"difference: last {headline_of(rows).words} less that of the same seed of the baseline with the "
+        f"difference: last {metric_of(rows).words} less that of the same seed of the baseline with the "
         "smallest buffer, "
         f"± half its 95 % interval ({interval_words(rows)}); {' / '.join(sorted(set(rows['hardware'])))}."
     )

@@ -13,26 +13,22 @@ from matplotlib.figure import Figure
 
 from experiments.loaders.peers.catalogue import differs_of, filter_of, is_ours, title_of
 from pcr_exp.analysis.figure import note, panel_title, panels, save_figure
-from pcr_exp.analysis.style import MUTED, style
+from pcr_exp.analysis.style import MUTED, level_called, style
 from pcr_exp.analysis.tables import NOTHING, kilobytes, markdown_table, median_cell, three_figures
 from pcr_exp.analysis.throughput import (
-    REFERENCE,
-    Throughput,
-    free_running,
-    load_throughput,
-    on_all_cores,
-    summarise_throughput,
-    unlimited,
-)
-from pcr_exp.analysis.throughput_page import (
     MEASURED,
     PAGE_FILE,
+    REFERENCE,
     SUMMARY_FILE,
+    Throughput,
     caption_of,
     draw_throughput_vs_scan,
     facts,
+    free_running,
     is_per_request,
-    level_of_loader,
+    load_throughput,
+    summarise_throughput,
+    unlimited,
 )
 
 PEER_COLOR = "#9aa5b1"
@@ -84,7 +80,7 @@ def is_charged(summary: pd.DataFrame) -> bool:
 def _loader_bars(ax: Axes, lines: pd.DataFrame, notes: list[str]) -> None:
     """Horizontal bars in the order of the lines, first on top."""
     for position, (row, beside) in enumerate(zip(lines.to_dict("records"), notes, strict=True)):
-        color = level_of_loader(row["loader"]).color if is_ours(row["loader"]) else PEER_COLOR
+        color = level_called(row["loader"]).color if is_ours(row["loader"]) else PEER_COLOR
         ax.barh(position, row["images_per_s_median"], color=color, height=0.66)
         ax.hlines(position, row["images_per_s_min"], row["images_per_s_max"], color="black", linewidth=1)
         words, end = f"{row['images_per_s_median']:,.0f}{beside}", (row["images_per_s_max"], position)
@@ -116,6 +112,11 @@ _COLUMNS: dict[str, Callable[[Mapping[Any, Any]], str]] = {
     "CPU per image, theirs / ours": median_cell("cpu", "{:.2f}".format),
     "what differs": lambda row: differs_of(row["loader"]),
 }
+
+
+def on_all_cores(summary: pd.DataFrame) -> pd.DataFrame:
+    """Lines of loaders that were not confined to some cores."""
+    return summary[summary["cores"].isna()]
 
 
 def beside_to_markdown(rows: pd.DataFrame) -> str:

@@ -17,9 +17,9 @@ from pcr_exp.analysis.accuracy import per_panel
 from pcr_exp.analysis.figure import BELOW, accuracy_axis, draw_panels, marks_without_bars
 from pcr_exp.analysis.frame import BY_DEFINITION, GROUP_KEYS, LEVEL, ms_ssim_words
 from pcr_exp.analysis.intervals import half_of
-from pcr_exp.analysis.marks import guessing_lines
+from pcr_exp.analysis.marks import chance_lines
 from pcr_exp.analysis.page import Output
-from pcr_exp.analysis.primary_metric import headline_of
+from pcr_exp.analysis.primary_metric import metric_of
 from pcr_exp.analysis.reporting_rules import NAN
 from pcr_exp.analysis.statistics import half_width
 from pcr_exp.analysis.style import MUTED, ScanLevel, scan_levels
@@ -106,10 +106,10 @@ def _draw_panel(ax: Axes, rows: pd.DataFrame) -> None:
         ax.plot(ends, line, color=MUTED, linewidth=1.2, zorder=2)
     for level, seeds in scan_levels(rows):
         _draw_level(ax, level, seeds)
-    guessing_lines(ax, rows)
+    chance_lines(ax, rows)
     ax.set_xlabel(f"mean {_name_of(rows)}")
     accuracy_axis(ax, rows)
-    ax.set_ylabel(f"last validation {headline_of(rows).words}")
+    ax.set_ylabel(f"last validation {metric_of(rows).words}")
     _widen(ax)
     ax.legend(*marks_without_bars(ax), **BELOW, ncols=5, handletextpad=0.1)
 
@@ -153,7 +153,7 @@ def _fit_words(rows: pd.DataFrame) -> str:
     if fit["no_line"]:
         return str(fit["no_line"])
     return (
-        f"slope {fit['slope']:.2f} ± {fit['slope_ci95']:.2f} (95 %) {headline_of(rows).words} per MS-SSIM, "
+        f"slope {fit['slope']:.2f} ± {fit['slope_ci95']:.2f} (95 %) {metric_of(rows).words} per MS-SSIM, "
         f"{fit['num_levels']} levels, r = {fit['r']:.2f}"
     )
 

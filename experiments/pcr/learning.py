@@ -27,7 +27,7 @@ from pcr_exp.analysis.frame import GROUP_KEYS, LEVEL, per_setting
 from pcr_exp.analysis.front import TESTED_AT
 from pcr_exp.analysis.over_images import with_intervals
 from pcr_exp.analysis.page import Output, joined, sections
-from pcr_exp.analysis.primary_metric import headline_of
+from pcr_exp.analysis.primary_metric import metric_of
 from pcr_exp.analysis.runs import evaluations_at
 from pcr_exp.analysis.statistics import DIFFERENCE, distinct_seeds, interval_words, spread
 from pcr_exp.analysis.style import INK, MUTED, OTHER_LOOKS, names_of, scan_levels, scan_words, style
@@ -188,7 +188,7 @@ def deployment_to_markdown(table: pd.DataFrame, words: Mapping[str, str] | None 
 
     def facts(group: Mapping[str, Any], rows: pd.DataFrame) -> str:
         return (
-            f"Final validation {headline_of(rows).words}, mean over n seeds (smallest to largest): images in "
+            f"Final validation {metric_of(rows).words}, mean over n seeds (smallest to largest): images in "
             "full, or read as in training. Differences, in points, are to the baseline in full, by seed, "
             f"± half their 95 % interval ({interval_words(rows)}); setting {group['setting']}."
         )
@@ -296,7 +296,7 @@ def _draw_panel(ax: Axes, rows: pd.DataFrame) -> None:
     ax.set_ylim(len(levels) - 0.5, -0.5)
     ax.grid(axis="y", visible=False)
     points_axis(ax, "x")
-    ax.set_xlabel(f"points of {headline_of(rows).words} against the baseline in full")
+    ax.set_xlabel(f"points of {metric_of(rows).words} against the baseline in full")
     marks, words = marks_without_bars(ax)
     named = {word: mark for mark, word in zip(marks, words, strict=True) if word.startswith("tested")}
     ax.legend(named.values(), named.keys(), **BELOW, ncols=len(named))

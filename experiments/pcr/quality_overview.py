@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from pcr_exp.analysis.figure import footer, panels, percent_axis, save_figure
 from pcr_exp.analysis.frame import WHOLE, ms_ssim_words
-from pcr_exp.analysis.quality import META_FILE, REMEDY, _caption, _metas, load_quality
+from pcr_exp.analysis.quality import META_FILE, REMEDY, caption_of, load_quality, metas_by_name
 from pcr_exp.analysis.style import OTHER_LOOKS, style
 from pcr_exp.errors import RunError
 from pcr_exp.measuring.quality import summarise_quality
@@ -72,5 +72,6 @@ def draw_quality_overview(overview: pd.DataFrame) -> Figure:
 def save_overview(quality_root: Path, out: Path) -> list[Path]:
     """Save the `overview` of all measurements below a folder."""
     overview = quality_overview(quality_root)
-    caption = _caption(_metas(quality_root), "What each scan group keeps, and what it costs", "whole images")
+    shows = "What each scan group keeps, and what it costs"
+    caption = caption_of(metas_by_name(quality_root), shows, "whole images")
     return save_figure(draw_quality_overview, overview, out, NAME, caption)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from argparse import Namespace
 from collections.abc import Sequence
+from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -102,7 +103,7 @@ def _differences(by_mode: dict[str, Measured]) -> list[dict[str, Any]]:
 
 
 def _check_alike(facts: Facts, reference: Facts, same_labels: bool) -> None:
-    ours, theirs = ({**each.to_plain(), "decode": None, "storage": None} for each in (facts, reference))
+    ours, theirs = ({**asdict(each), "decode": None, "storage": None} for each in (facts, reference))
     others = [key for key, value in ours.items() if value != theirs[key]]
     if others or not same_labels:
         raise ConfigError(

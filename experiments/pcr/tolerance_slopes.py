@@ -26,8 +26,7 @@ from pcr_exp.analysis.figure import BELOW, named_line, panel_title, panels, save
 from pcr_exp.analysis.marks import group_handles
 from pcr_exp.analysis.style import MUTED, color_in_script, group_marker, style
 from pcr_exp.analysis.tables import markdown_table, task_title
-from pcr_exp.analysis.tolerance import Measured, similarity_name
-from pcr_exp.analysis.tolerance_figures import WORDS, subtitle_of
+from pcr_exp.analysis.tolerance import WORDS, Measured, similarity_name, subtitle_of
 from pcr_exp.analysis.tolerance_page import META_FILE, caption_of, load_tolerance
 from pcr_exp.config.measuring import DEPLOYMENTS
 from pcr_exp.errors import ConfigError
@@ -116,13 +115,14 @@ def _kept(measured: Measured, deployment: str) -> Floats:
     """[groups, 1 + resamples]: (score - guessing) / (score at all scans - guessing); the first is of all."""
     facts, weights = measured.facts, weights_of(measured)
     scores = np.array([scores_of(measured, group, deployment, weights) for group in facts.groups])
-    to_lose = scores[-1] - facts.guessed
+    to_lose = scores[-1] - facts.chance_level
     if to_lose[0] <= 0:
         raise ConfigError(
-            f"{facts.label} of {facts.dataset}: at all scans the score is {scores[-1, 0]:.3f}, guessing "
-            f"reaches {facts.guessed:.3f}; wanted a task that these features can tell, so that it can lose."
+            f"{facts.label} of {facts.dataset}: at all scans the score is {scores[-1, 0]:.3f}, "
+            f"guessing reaches {facts.chance_level:.3f}; wanted a task that these features can tell, so "
+            "that it can lose."
         )
-    return np.asarray((scores - facts.guessed) / np.where(to_lose > 0, to_lose, np.nan))
+    return np.asarray((scores - facts.chance_level) / np.where(to_lose > 0, to_lose, np.nan))
 
 
 def _slopes(quality: Floats, kept: Floats) -> Floats:

@@ -27,7 +27,7 @@ from pcr_exp.analysis.figure import BELOW, footer, panel_title, panels, points_a
 from pcr_exp.analysis.intervals import CONFIDENCE
 from pcr_exp.analysis.style import INK, MUTED, OTHER_LOOKS, style
 from pcr_exp.analysis.tables import markdown_table, number, span
-from pcr_exp.analysis.tolerance_figures import WORDS
+from pcr_exp.analysis.tolerance import WORDS
 from pcr_exp.analysis.tolerance_page import META_FILE
 from pcr_exp.config.measuring import DEPLOYMENTS
 from pcr_exp.errors import RunError

@@ -29,8 +29,8 @@ from pcr_exp.analysis.figure import (
     target_line,
 )
 from pcr_exp.analysis.frame import per_setting
-from pcr_exp.analysis.marks import guessing_lines
-from pcr_exp.analysis.primary_metric import headline_of
+from pcr_exp.analysis.marks import chance_lines
+from pcr_exp.analysis.primary_metric import metric_of
 from pcr_exp.analysis.style import INK, MUTED, fallback_look, style
 from pcr_exp.analysis.tables import span, with_unit
 
@@ -119,7 +119,7 @@ def draw_accuracy_against_time(curves: pd.DataFrame) -> Figure:
                 look = look_of(line.iloc[0].to_dict())
                 ax.plot(line["seconds"], line["val_score"], label=f"{codec}{alone}", linewidth=1.5, **look)
             target_line(ax, rows["target_score"].iloc[0])
-            guessing_lines(ax, rows)
+            chance_lines(ax, rows)
             ax.set_xlim(left=0)
             ax.set_xlabel(with_unit("training + data wait", "train_s"))
             accuracy_axis(ax, rows)
@@ -198,7 +198,7 @@ def _differences(ax: Axes, rows: pd.DataFrame, codecs: Sequence[str]) -> None:
         ax.errorbar(points, place, xerr=ci95, capsize=3, elinewidth=1.2, **look_of(row))
     ax.axvline(0, color=MUTED, linewidth=1, zorder=1)
     ax.grid(axis="y", visible=False)
-    ax.set_xlabel(f"points of {headline_of(rows).words} against 32-bit floats")
+    ax.set_xlabel(f"points of {metric_of(rows).words} against 32-bit floats")
 
 
 def traffic_by_sparsity(table: pd.DataFrame) -> pd.DataFrame:

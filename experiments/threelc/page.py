@@ -29,7 +29,7 @@ from experiments.threelc.frame import (
 )
 from pcr_exp.analysis.distinguishing import setting_words, titles_apart
 from pcr_exp.analysis.page import Output
-from pcr_exp.analysis.primary_metric import headline_of
+from pcr_exp.analysis.primary_metric import metric_of
 from pcr_exp.analysis.statistics import interval_words
 from pcr_exp.analysis.tables import (
     Cell,
@@ -96,7 +96,7 @@ def gradients_to_markdown(table: pd.DataFrame, settings: Mapping[str, str] | Non
         "large tensors: those that went through the codec (small tensors are sent as float32 and were not "
         "counted in the paper's table, as far as is known); ratio: 32 over that. images/s: over training "
         "and waiting after the first logged updates; speed-up: over `none` of the same seed for as many "
-        f"updates; difference: last {headline_of(table).words} less that of `none` of the same seed, "
+        f"updates; difference: last {metric_of(table).words} less that of `none` of the same seed, "
         f"± half its 95 % interval ({interval_words(table)}). Published: "
         "ResNet-110, CIFAR-10, 10 GPU workers with a parameter server; at 1 Gbit/s 3LC's speed-up was about "
         f"{SPEEDUP_AT_1_GBIT} (remembered, medium). Brackets: smallest and largest of n seeds."

@@ -24,7 +24,7 @@ from pcr_exp.analysis.figure import (
     target_line,
 )
 from pcr_exp.analysis.frame import GROUP_KEYS, per_setting, seconds_of
-from pcr_exp.analysis.marks import guessing_lines
+from pcr_exp.analysis.marks import chance_lines
 from pcr_exp.analysis.statistics import half_width
 from pcr_exp.analysis.style import ScanLevel, names_of, scan_levels, style
 from pcr_exp.analysis.summary import one_run_per_seed
@@ -50,11 +50,7 @@ def draw_scan_levels(ax: Axes, rows: pd.DataFrame, x: str, y: str) -> None:
     names = names_of([level for level, _ in levels])
     for order, (level, runs) in enumerate(levels):
         # The dashed baseline lies on top: a scan level that coincides with it shows through its gaps.
-        look: dict[str, Any] = {
-            "color": level.color,
-            "linestyle": level.dashes,
-            "zorder": 4 - order / 20,
-        }
+        look: dict[str, Any] = {"color": level.color, "linestyle": level.dashes, "zorder": 4 - order / 20}
         num_runs = runs["run_id"].nunique()
         alone = " · n = 1" if num_runs == 1 < most else ""
         mean = mean_over_seeds(runs, x, y)
@@ -173,7 +169,7 @@ def draw_accuracy_panel(ax: Axes, rows: pd.DataFrame, x: str, x_label: str) -> N
     draw_scan_levels(ax, rows, x, "val_score")
     for target in sorted(rows["target_score"].unique()):
         target_line(ax, target)
-    guessing_lines(ax, rows)
+    chance_lines(ax, rows)
     _hold_lines(ax)
     ax.set_xlim(left=0)
     ax.set_xlabel(x_label)

@@ -1,4 +1,4 @@
-"""What every figure says of itself: what it shows, of which data, task and model; n, hardware and storage.
+"""The caption of every figure: its subject, data, task and model; n, hardware and storage.
 
 All of it is read from runs' files, or from the json beside a measurement; `figure.save_figure` takes no
 figure without it.
@@ -29,7 +29,7 @@ class Caption:
     """The title above a figure's panels, and the facts below them."""
 
     shows: str
-    """What is drawn: `Accuracy over time`."""
+    """The subject: `Accuracy over time`."""
     of: tuple[str, ...]
     """Data, task, model and input size (`task_words`); of what has no task, data and size."""
     n: str
@@ -51,7 +51,7 @@ class Caption:
 
     @property
     def title(self) -> str:
-        """What is drawn, and below it of what."""
+        """The subject, and below it the tasks."""
         named = "\n".join(self.of) if len(self.of) <= MAX_NAMED else f"{len(self.of)} tasks"
         return f"{self.shows}\n{named}"
 
@@ -87,7 +87,7 @@ def of_runs(frame: pd.DataFrame, shows: str, rows: pd.DataFrame | None = None) -
 
 
 def hardware_words(measured: Mapping[str, Any]) -> str:
-    """What a measurement computed on, as the json beside it says."""
+    """The processor of a measurement, read from the json beside it."""
     processor = measured.get("gpu") or measured.get("cpu") or measured.get("hardware")
     if not processor:
         return NOT_RECORDED

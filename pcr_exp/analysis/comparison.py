@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from pcr_exp.analysis.distinguishing import changed_settings
 from pcr_exp.analysis.figure import footer, new_figure, panel_title, points_axis
 from pcr_exp.analysis.frame import per_setting
-from pcr_exp.analysis.primary_metric import headline_of
+from pcr_exp.analysis.primary_metric import metric_of
 from pcr_exp.analysis.statistics import DIFFERENCE, SEEDS_ALONE, paired_difference, repeat_of, spread
 from pcr_exp.analysis.style import INK, MUTED, scan_words, style
 from pcr_exp.analysis.tables import (
@@ -27,7 +27,7 @@ from pcr_exp.analysis.tables import (
 from pcr_exp.errors import RunError
 
 SIDE_BY_SIDE = ["dataset", "label", "model", "storage", "scan"]
-"""What runs share that are compared."""
+"""Columns that runs share which are compared."""
 _FACTS = ["majority_share", "headline"]
 _WIDTH_IN, _LINE_IN, _AROUND_IN = 6.8, 0.36, 1.6
 COMPARISON_COLUMNS = [
@@ -89,7 +89,7 @@ def comparison_to_markdown(table: pd.DataFrame, key: str, reference: str) -> str
             "scan": lambda row: scan_words(row["scan"]),
             key: lambda row: row["value"],
             "n": lambda row: notes.count(row["n"]),
-            f"last {headline_of(table).words}": lambda row: spread_cell(row, "score", percent),
+            f"last {metric_of(table).words}": lambda row: spread_cell(row, "score", percent),
             "majority class": lambda row: percent(row["majority_share"]),
             f"difference to {reference} (points, ± half its 95 % interval: {SEEDS_ALONE})": difference,
         },
@@ -138,7 +138,7 @@ def draw_comparison(table: pd.DataFrame, reference: str) -> Figure:
             ax.set_ylim(len(rows) - 0.5, -0.5)
             ax.grid(axis="y", visible=False)
             points_axis(ax, "x")
-            ax.set_xlabel(f"points of {headline_of(rows).words} against {reference}, same seed")
+            ax.set_xlabel(f"points of {metric_of(rows).words} against {reference}, same seed")
             facts = f"{scan_words(group['scan'])}, storage {group['storage']}, n = {span(rows['n'])}"
             panel_title(ax, title, facts)
         footer(figure, "whiskers: 95 % intervals over seeds; linear within 3 points, logarithmic beyond")

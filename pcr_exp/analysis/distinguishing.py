@@ -1,4 +1,4 @@
-"""What titles of figures and tables say beside their rows: input size, and in what settings differ."""
+"""Words for titles of figures and tables: input size, and the settings in which runs differ."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ from pcr_exp.analysis.figure import (
     save_figure,
 )
 from pcr_exp.analysis.statistics import half_width
-from pcr_exp.analysis.style import INK, MUTED, ScanLevel, group_color, group_marker, scan_words, style
+from pcr_exp.analysis.style import INK, MUTED, group_color, group_marker, level_called, scan_words, style
 from pcr_exp.analysis.tables import NOTHING, Cell, Footnotes, difference_cell, markdown_table, percent
 from pcr_exp.config.describe import NO_GROUP
 from pcr_exp.config.measuring import NUM_RESAMPLES
@@ -41,7 +41,7 @@ from pcr_exp.system.words import counted
 from pcr_exp.training.task import area_under_roc, headline_called
 
 _APART = 0.09
-"""Of the points of top-1 and top-5 at one group, to either side."""
+"""Distance of the points of top-1 and top-5 from their group, to either side."""
 
 
 def draw_losses(table: pd.DataFrame) -> Figure:
@@ -114,7 +114,7 @@ def draw_matrix(matrix: pd.DataFrame, headline_words: str) -> Figure:
     `matrix` is as `table.matrix_table` makes it.
     """
     modes = sorted(matrix.loc[matrix["encoding"] == "pcr", "decode"].unique())
-    trained = sorted(matrix["trained_on"].unique(), key=_place_of_label)
+    trained = sorted(matrix["trained_on"].unique(), key=lambda label: level_called(label).place)
     low, high = matrix["score"].min(), matrix["score"].max()
     with style():
         figure = new_figure(PANEL_WIDTH_IN * len(modes), max(PANEL_HEIGHT_IN, 0.5 * len(trained) + 1.6))
@@ -135,13 +135,6 @@ def draw_matrix(matrix: pd.DataFrame, headline_words: str) -> Figure:
             ax.set_ylabel("trained at")
             panel_title(ax, f"decode = {mode}", f"{headline_words} (%)")
     return figure
-
-
-def _place_of_label(label: str) -> tuple[bool, float, str]:
-    if label == "baseline":
-        return ScanLevel(label, "baseline").place
-    number = label.removeprefix("group_")
-    return ScanLevel(label, "pcr", float(number) if number.isdigit() else float("nan")).place
 
 
 MEASURES = ("top1", "top5", "loss")
@@ -257,8 +250,7 @@ def levels_markdown(table: pd.DataFrame, headline: str, images: str, split: str)
         columns["top-5"] = lambda row: percent(row["top5"])
     if _MAE in table:
         columns["mean absolute error"] = lambda row: f"{row[_MAE]:.3g}"
-    several = table["model"].nunique() > 1
-    if several:
+    if table["model"].nunique() > 1:
         columns = {"network": lambda row: str(row["model"]), **columns}
     n = counted(int(table["n"].max()), "image")
     about = f"{images}, {split}: {n}; ± half the 95 % interval over pairs of one image"
@@ -281,12 +273,8 @@ def write_evaluation(
         device: What computed.
     """
     gpu = gpu_model(device)
-    facts = {
-        **settings,
-        "num_images": int(scores["image"].nunique()),
-        "gpu": gpu,
-        "hardware": gpu or cpu_model(),
-    }
+    num_images = int(scores["image"].nunique())
+    facts = {**settings, "num_images": num_images, "gpu": gpu, "hardware": gpu or cpu_model()}
     make_folder(folder)
     write_atomic(folder / SCORES_FILE, [scores.to_csv(index=False).encode()])
     write_measured(folder / META_FILE, facts)
@@ -308,10 +296,8 @@ def draw_evaluation(folder: Path) -> list[Path]:
     words = headline_called(facts["headline"]).words
     seeds = " or ".join(str(count) for count in sorted(set(matrix["n_seeds"])))
     caption = _caption(facts, f"{words} by training and test level", f"n = {seeds} seeds")
-    return [
-        *files,
-        *save_figure(partial(draw_matrix, headline_words=words), matrix, folder, "matrix", caption),
-    ]
+    draw = partial(draw_matrix, headline_words=words)
+    return [*files, *save_figure(draw, matrix, folder, "matrix", caption)]
 
 
 def _caption(facts: Mapping[str, Any], shows: str, n: str) -> Caption:

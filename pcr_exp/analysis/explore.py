@@ -13,7 +13,6 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -23,21 +22,20 @@ import yaml
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup, escape
 
-from pcr_exp.analysis.tolerance import Facts, Measured, answers_table, bytes_table, matrix_of
-from pcr_exp.analysis.tolerance_figures import WORDS
+from pcr_exp.analysis.tolerance import WORDS, Facts, Measured, answers_table, bytes_table, matrix_of
 from pcr_exp.analysis.tolerance_page import answer_words
 from pcr_exp.config.crops import CropSettings
 from pcr_exp.config.loader import StorageConfig
 from pcr_exp.config.measuring import DEPLOYMENTS
 from pcr_exp.errors import ConfigError
-from pcr_exp.measuring.explore import Explored, SeenImage
+from pcr_exp.measuring.explore import Explored, SeenImage, in_turn
 from pcr_exp.measuring.tolerance.answer import answer
 from pcr_exp.places import CONFIGS
 from pcr_exp.training.task import headline_called
 
 MAX_PAGE_BYTES = 15_000_000
 SHOWN_MISTAKES = 8
-"""Of each group and way of using a model, the worst first."""
+"""Images per group and way of using a model, the worst first."""
 _MOST_MISTAKES = 60
 """In a page, of all groups: each costs as much time as an image of the grid."""
 _TEMPLATE, _SCRIPT = (Path(__file__).with_name(f"explore.{ending}") for ending in ("html.jinja", "js"))
@@ -49,7 +47,7 @@ MARK = "pcr-exp explore"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class EpochFacts:
-    """What an epoch reads, as `plan.data` has it."""
+    """The images of an epoch, as in `plan.data`."""
 
     num_images: int
     images_per_record: float
@@ -59,7 +57,7 @@ class EpochFacts:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Shown:
-    """What a page is made of."""
+    """The content of a page."""
 
     title: str
     """The dataset, and the part of it."""
@@ -179,7 +177,7 @@ class _Task:
     """In words, by the way of using the model."""
     table: pd.DataFrame
     words: str
-    """What the task is scored by, such as `top-1`."""
+    """The primary metric, such as `top-1`."""
 
     @classmethod
     def of(cls, measured: Measured) -> _Task:
@@ -200,7 +198,7 @@ class _Task:
             "groups": list(facts.groups),
             "margin": facts.margin,
             "whole": whole,
-            "guessed": facts.guessed,
+            "guessed": facts.chance_level,
             "hasIds": self.measured.ids is not None,
             "uses": [
                 {
@@ -243,7 +241,7 @@ class Mistakes:
 
 
 def mistakes_of(measured: Measured, use: str, group: int) -> Mistakes:
-    """What a model that learned at a group gets wrong, when it is used so."""
+    """The mistakes of a model that learned at a group, when it is used so."""
     found, labels = measured.predictions, measured.labels
     train = list(measured.facts.groups).index(group)
     test = train if use == "same" else len(measured.facts.groups) - 1
@@ -267,12 +265,6 @@ def wanted_mistakes(measured: Measured) -> list[str]:
         for group in measured.facts.groups[:-1]
     )
     return in_turn(*([ids[position] for position in positions] for positions in worst))[:_MOST_MISTAKES]
-
-
-def in_turn(*lists: Sequence[str]) -> list[str]:
-    """One of each list, then the next of each; none twice."""
-    every = chain.from_iterable(zip_longest(*lists))
-    return list(dict.fromkeys(name for name in every if name is not None))
 
 
 def _mistakes(

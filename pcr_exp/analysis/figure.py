@@ -30,7 +30,7 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 from pcr_exp.analysis.caption import Caption
-from pcr_exp.analysis.primary_metric import as_written, headline_of
+from pcr_exp.analysis.primary_metric import as_written, metric_of
 from pcr_exp.analysis.style import INK, MUTED, style
 from pcr_exp.analysis.tables import kilobytes
 
@@ -54,13 +54,13 @@ MAX_CURVES = 6
 """In a panel; of more there are several panels."""
 LEGEND_LINE_IN = 0.19
 LINEAR_POINTS = 3
-"""Of an axis of points, as far as it is linear."""
+"""Where an axis of points turns from linear to logarithmic."""
 HIGHEST_SHARE = 1.02
 """Where an axis of shares ends at most: intervals of two seeds may go on, shares do not."""
 _FEW_TICKS, _MOST_TICKS = 3, 6
 """On an axis of bytes: so few that finer steps are wanted, and so many that they still have room."""
 _MARKER_ROOM = 0.04
-"""Of an axis of points, at both ends: markers lie on it whole."""
+"""Margin at both ends of an axis of points, so that no marker is cut."""
 MARGIN = ("axes fraction", "data")
 """Coordinates of words in a margin, at a value of y."""
 MAX_PNG_BYTES = 150_000
@@ -138,7 +138,7 @@ def _title_of(ax: Axes) -> Text | None:
 
 
 def _own_title(title: str, tasks: Sequence[str]) -> str:
-    """What a panel's title says beside its task, or of several tasks with its input size."""
+    """A panel's title without the task that the caption names; with several tasks it keeps its own."""
     for task in tasks:
         bare, _, size = task.rpartition(" · ")
         if title.startswith(bare):
@@ -288,7 +288,7 @@ def named_line(ax: Axes, y: float, words: str, *, fontsize: float = 8, dashes: s
 
 def accuracy_axis(ax: Axes, rows: pd.DataFrame) -> None:
     """Name the headline of `rows` on the y-axis, in per cent."""
-    ax.set_ylabel(f"validation {headline_of(rows).words}")
+    ax.set_ylabel(f"validation {metric_of(rows).words}")
     percent_axis(ax.yaxis)
 
 

@@ -105,7 +105,7 @@ SHARE = "bytes_share"
 """Column of tables of runs whose records have another scan script than libjpeg's."""
 
 REACHED = ["epochs_to_target", "fresh_to_target", "bytes_to_target", "time_to_target_s"]
-"""What a run took to its target (`reached_of`)."""
+"""The cost of reaching the target (`reached_of`)."""
 
 
 def seconds_of(row: Any) -> Any:
@@ -141,13 +141,13 @@ def reached_of(run: Run, target_excluded_because: str, timing_excluded_because: 
 
 
 GROUP_KEYS = ["dataset", "label", "model", "storage", "setting"]
-"""What two runs must share to be compared; `setting` stands for everything else but scan and seed."""
+"""Columns that runs share which are compared; `setting` stands for all else but scan and seed."""
 
 LEVEL = ["scan", "encoding", "group"]
 """A scan level: its label, and what it reads. `style.ScanLevel` draws by the latter two."""
 
 SCAN_AND_SEED = ("scan", "seed")
-"""What a setting does not stand for, unless a table says otherwise."""
+"""Settings that `setting` leaves out, unless a table says otherwise."""
 
 RUN_IDENTITY = [
     *("run_id", "dataset", "label", "model", *LEVEL, "storage", "setting", "seed"),
@@ -163,7 +163,7 @@ RUN_COLUMNS = [
     *("epochs", "samples", "train_s", "wait_s", "probe_s", "record_bytes", "probe_bytes"),
     *("git_sha", "git_dirty"),
 ]
-"""Of runs.csv; SHARE and `fold` come behind them where they are more than a constant (`with_more`)."""
+"""Columns of runs.csv. SHARE and `fold` follow where they are more than a constant (`with_more`)."""
 
 _MORE_COLUMNS = [
     *("image_px", "fold", SHARE, "network", "world_size", "exclusive", "numerics", "images_key"),
@@ -326,7 +326,7 @@ def _fold_of(dataset: Mapping[str, Any]) -> str:
 
 
 def _bytes_share(run: Run) -> float:
-    """Of all bytes of its images, what a static level reads; NaN of a policy."""
+    """The share of its images' bytes that a static level reads; NaN for a policy."""
     last, image_bytes = run.rows[-1], run.manifest.mean_prefix_bytes
     if has_policy(run.config) or image_bytes is None or not last.get("full_bytes"):
         return NAN
@@ -334,7 +334,7 @@ def _bytes_share(run: Run) -> float:
 
 
 def _mean_image_bytes(run: Run) -> float | None:
-    """What the index says of a static level; of a policy, what its run and its probes read per image."""
+    """Bytes per image: by the index for a static level, as read (probes included) for a policy."""
     last = run.rows[-1]
     if not has_policy(run.config) or last["samples_seen"] == 0:
         return run.manifest.mean_prefix_bytes

@@ -1,4 +1,4 @@
-"""The front of accuracy against bytes: what policies and static levels reach, for what their runs read.
+"""The Pareto front of accuracy against bytes: what policies and static levels reach, for what they read.
 
 A level is on the front if nothing that read fewer bytes reaches as much.
 """
@@ -29,9 +29,9 @@ from pcr_exp.analysis.figure import (
     ticks_in_bytes,
 )
 from pcr_exp.analysis.frame import LEVEL, per_setting
-from pcr_exp.analysis.marks import guesses_of, guessing_lines
+from pcr_exp.analysis.marks import chance_levels, chance_lines
 from pcr_exp.analysis.page import Output
-from pcr_exp.analysis.primary_metric import headline_of
+from pcr_exp.analysis.primary_metric import metric_of
 from pcr_exp.analysis.runs import evaluations_at
 from pcr_exp.analysis.statistics import distinct_seeds, half_width, paired_difference, spread
 from pcr_exp.analysis.style import MUTED, level_of, style
@@ -42,7 +42,7 @@ TESTED_AT = {"full": "in full", "same": "at the same", "renewed": "in full, Batc
 NAME = "accuracy_vs_bytes"
 
 FRONT_KEYS = ["dataset", "label", "model", "image_px"]
-"""What runs share that are compared; the epochs may differ, for it is bytes that are paid for."""
+"""Columns that runs share which are compared. Epochs may differ: bytes are what is paid for."""
 
 FRONT_COLUMNS = [
     *(*FRONT_KEYS, *LEVEL, "recipe", "setting", "tested_at", "n", "headline", "majority_share"),
@@ -162,15 +162,15 @@ def _draw_panel(ax: Axes, rows: pd.DataFrame) -> None:
     ax.set_xlabel("bytes read in training, probes included (log scale)")
     ax.legend(*marks_without_bars(ax), **BELOW, ncols=_legend_columns(rows))
     if compared:
-        ax.set_ylabel(f"points of {headline_of(rows).words}\nagainst the baseline in full")
+        ax.set_ylabel(f"points of {metric_of(rows).words}\nagainst the baseline in full")
         ax.axhline(0, color=MUTED, linewidth=1, zorder=1)
         return
-    guessing_lines(ax, rows)
-    ax.set_ylabel(f"last validation {headline_of(rows).words}")
+    chance_lines(ax, rows)
+    ax.set_ylabel(f"last validation {metric_of(rows).words}")
     percent_axis(ax.yaxis)
     ax.set_ylim(top=min(ax.get_ylim()[1], HIGHEST_SHARE))
-    if guesses := guesses_of(rows):  # the lowest one's name stays above the labels of the ticks
-        ax.set_ylim(bottom=min(ax.get_ylim()[0], min(guess.at for guess in guesses) - 0.07))
+    if levels := chance_levels(rows):  # the lowest one's name stays above the labels of the ticks
+        ax.set_ylim(bottom=min(ax.get_ylim()[0], min(level.at for level in levels) - 0.07))
 
 
 def _is_compared(rows: pd.DataFrame) -> bool:

@@ -35,10 +35,10 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class ImageVariance:
-    """What images as a sample do to the differences of L levels; arrays [..., L], `of_runs` [...]."""
+    """Variance of the differences of L levels that images cause; arrays [..., L], `of_runs` [...]."""
 
     variance: Floats
-    """Of the mean difference over runs."""
+    """Variance of the mean difference over runs."""
     freedom: Floats
     of_runs: Floats
     """The part of the pooled variance over runs that images explain, as a variance of a mean difference."""
@@ -85,7 +85,7 @@ def differences(scores: Floats, images: ImageVariance | None = None) -> Differen
 
 
 def of_shared_images(influence: Floats, strata: NDArray[Any]) -> ImageVariance:
-    """Of runs that were all evaluated on the same images.
+    """The variance by images where all runs were evaluated on the same ones.
 
     Args:
         influence: [..., 1 + L, S, N], as `INFLUENCES` give it.
@@ -102,7 +102,7 @@ def of_shared_images(influence: Floats, strata: NDArray[Any]) -> ImageVariance:
 
 
 def of_folds(influences: Sequence[tuple[Floats, NDArray[Any]]]) -> ImageVariance:
-    """Of runs that were evaluated on images of their own, each image once.
+    """The variance by images where each run was evaluated on images of its own.
 
     Args:
         influences: By fold `[..., 1 + L, N]` and the strata [N] of its images.
@@ -165,7 +165,7 @@ def _auc(labels: NDArray[Any], _: NDArray[Any], ranked_by: NDArray[Any] | None) 
 
 
 def _placements(scores: NDArray[Any], positive: NDArray[np.bool_]) -> Floats:
-    """Of each image the share of the other side that it is on the right side of, over its side's count."""
+    """Each image's share of the pairs with the other side that are ranked right, over its side's count."""
     ranks = stats.rankdata(scores)
     found = np.empty(len(scores))
     num_positive, num_negative = int(positive.sum()), int((~positive).sum())
@@ -184,5 +184,5 @@ INFLUENCES: dict[str, Callable[[NDArray[Any], NDArray[Any], NDArray[Any] | None]
 
 
 def strata_of(headline: str, labels: NDArray[Any]) -> NDArray[Any]:
-    """What images are resampled within: classes, where a score counts them alike; all of them for top-1."""
+    """Strata to resample within: classes, where a score counts classes alike; a single one for top-1."""
     return np.zeros(len(labels), dtype=np.int64) if headline == "top1" else labels

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from pcr_exp.analysis.figure import BELOW, MARGIN, note
-from pcr_exp.analysis.primary_metric import guessed_of, headline_of
+from pcr_exp.analysis.primary_metric import chance_level_of, metric_of
 from pcr_exp.analysis.style import MUTED, color_in_script, group_marker, scan_words
 from pcr_exp.config.describe import in_script
 from pcr_exp.training.task import TOP1
@@ -22,74 +22,67 @@ _DASH_DOTTED, _DOTTED = "-.", (0, (1, 2))
 
 _NAME: dict[str, Any] = {"color": MUTED, "fontsize": 7, "zorder": 5}
 
-_UPRIGHT = ("data", "axes fraction")
-
 _ON_POINTS = {"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 1.0}
 
 
-class Guess(NamedTuple):
-    """What guessing reaches, 0..1, and how its line is drawn."""
+class ChanceLevel(NamedTuple):
+    """A chance level, 0..1, and the look of its line."""
 
     at: float
     words: str
     dashes: Any
 
 
-def guesses_of(rows: pd.DataFrame) -> list[Guess]:
+def chance_levels(rows: pd.DataFrame) -> list[ChanceLevel]:
     """The share of the most frequent class (dash-dotted), and chance, one in the classes (dotted).
 
-    Of other headlines than top-1: what guessing reaches. What is not known is left out.
+    For other metrics than top-1 one line, `guessing`. Levels that are not known are left out.
 
     Args:
         rows: With `headline`, `majority_share` and `num_classes`, of one dataset and label.
     """
-    if headline_of(rows) is not TOP1:
-        reached = {guess for row in rows.to_dict("records") if (guess := guessed_of(row))}
-        return [Guess(guess, "guessing", _DOTTED) for guess in sorted(reached)]
+    if metric_of(rows) is not TOP1:
+        reached = {level for row in rows.to_dict("records") if (level := chance_level_of(row))}
+        return [ChanceLevel(level, "guessing", _DOTTED) for level in sorted(reached)]
     shares = sorted(set(rows["majority_share"].dropna()))
     chances = sorted({1 / classes for classes in rows["num_classes"].dropna() if classes})
     others = [chance for chance in chances if all(abs(share - chance) >= _SAME for share in shares)]
     same = {share for share in shares if any(abs(share - chance) < _SAME for chance in chances)}
     return [
         *(
-            Guess(share, "majority\n= chance" if share in same else "majority", _DASH_DOTTED)
+            ChanceLevel(share, "majority\n= chance" if share in same else "majority", _DASH_DOTTED)
             for share in shares
         ),
-        *(Guess(chance, "chance", _DOTTED) for chance in others),
+        *(ChanceLevel(chance, "chance", _DOTTED) for chance in others),
     ]
 
 
-def guessing_lines(ax: Axes, rows: pd.DataFrame) -> None:
-    """Draw `guesses_of` rows on axes with accuracies on y, named in the right margin, where no curve is."""
-    guesses = guesses_of(rows)
-    for guess in guesses:
-        ax.axhline(guess.at, color=MUTED, linewidth=0.9, linestyle=guess.dashes, zorder=1)
-        words, side = f"{guess.words}\n{_percent(guess.at)}", _side(guess, guesses)
-        note(ax, words, (1, guess.at), (3, 0), MARGIN, va=side, **_NAME)
+def chance_lines(ax: Axes, rows: pd.DataFrame) -> None:
+    """Draw `chance_levels` of rows on axes with accuracies on y, named in the right margin."""
+    levels = chance_levels(rows)
+    for level in levels:
+        ax.axhline(level.at, color=MUTED, linewidth=0.9, linestyle=level.dashes, zorder=1)
+        words, side = f"{level.words}\n{_percent(level.at)}", _side(level, levels)
+        note(ax, words, (1, level.at), (3, 0), MARGIN, va=side, **_NAME)
 
 
-def _side(guess: Guess, guesses: list[Guess]) -> str:
-    """Of two lines that are near each other, the upper has its name above it, the lower below."""
-    if any(0 < guess.at - other.at < _NEAR for other in guesses):
+def _side(level: ChanceLevel, levels: list[ChanceLevel]) -> str:
+    """Where two lines are near each other, the upper is named above it, the lower below."""
+    if any(0 < level.at - other.at < _NEAR for other in levels):
         return "bottom"
-    return "top" if any(0 < other.at - guess.at < _NEAR for other in guesses) else "center"
+    return "top" if any(0 < other.at - level.at < _NEAR for other in levels) else "center"
 
 
-def upright_guessing_lines(ax: Axes, rows: pd.DataFrame, *, bars: bool = False) -> None:
-    """The same on axes with accuracies on x: named beside the line's foot, or above axes that have bars."""
-    guesses = guesses_of(rows)
-    for guess in guesses:
-        below = [other for other in guesses if 0 < guess.at - other.at < _NEAR]
-        if not bars and any(0 < other.at - guess.at < _NEAR for other in guesses):
-            words = ""  # the line above it has both names
-        else:
-            named = [guess] if bars else [*below, guess]
-            words = "\n".join(f"{one.words} {_percent(one.at)}".replace("\n", " ") for one in named)
-        ax.axvline(guess.at, color=MUTED, linewidth=0.9, linestyle=guess.dashes, zorder=4 if bars else 1)
-        place: dict[str, Any] = {"offset_pt": (2, 2), "rotation": 90, "bbox": _ON_POINTS}
-        if bars:
-            place = {"offset_pt": (0, 3), "ha": "center"}
-        note(ax, words, (guess.at, int(bars)), coords=_UPRIGHT, va="bottom", **place, **_NAME)
+def upright_chance_lines(ax: Axes, rows: pd.DataFrame) -> None:
+    """The same on axes with accuracies on x, named beside the line's foot."""
+    levels = chance_levels(rows)
+    for level in levels:
+        below = [other for other in levels if 0 < level.at - other.at < _NEAR]
+        named = [] if any(0 < other.at - level.at < _NEAR for other in levels) else [*below, level]
+        words = "\n".join(f"{one.words} {_percent(one.at)}".replace("\n", " ") for one in named)
+        ax.axvline(level.at, color=MUTED, linewidth=0.9, linestyle=level.dashes, zorder=1)
+        at, side = (level.at, 0), {"rotation": 90, "va": "bottom", "bbox": _ON_POINTS}
+        note(ax, words, at, (2, 2), ("data", "axes fraction"), **side, **_NAME)
 
 
 def _percent(share: float) -> str:
@@ -97,7 +90,7 @@ def _percent(share: float) -> str:
 
 
 def group_handles(groups: Sequence[int], script: str) -> list[Line2D]:
-    """What a legend says of the scan groups of a script, which are drawn as points."""
+    """Legend entries of the scan groups of a script, which are drawn as points."""
 
     def handle(group: int) -> Line2D:
         label, color = scan_words(in_script(f"group_{group}", script)), color_in_script(group, script)

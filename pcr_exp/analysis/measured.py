@@ -24,7 +24,7 @@ class MeasuredSet:
 
 
 def set_of_runs(of: str, frame: pd.DataFrame, intervals: Iterable[str]) -> MeasuredSet:
-    """Of `run_frame` of one run or more; `intervals` are the kinds that their tables have (DIFFERENCE)."""
+    """The set of runs in a `run_frame`; `intervals` are the kinds that their tables have (DIFFERENCE)."""
     known = [kind for kind in dict.fromkeys(intervals) if isinstance(kind, str) and kind]
     commits = (commit or "not recorded" for commit in frame["git_sha"])
     return MeasuredSet(

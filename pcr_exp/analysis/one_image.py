@@ -24,9 +24,9 @@ from pcr_exp.images.transcode import to_progressive
 
 PAPER_GROUPS = (1, 2, 5, 10)
 JPEG_QUALITY = 90
-"""Of the photographs that scikit-image ships as PNG files."""
+"""For the photographs that scikit-image ships as PNG files."""
 DETAIL_SHARE = 0.25
-"""Of the image's smaller side: how much of its middle the lower row enlarges."""
+"""Side of the enlarged detail, as a share of the image's smaller side."""
 NAME = "sample_image"
 IMAGE_WIDTH_IN = 2.6
 _WORDS_IN = 1.3

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from pcr_exp.analysis.caption import of_runs
 from pcr_exp.analysis.figure import BELOW, accuracy_axis, panel_title, panels, save_figure, target_line
 from pcr_exp.analysis.frame import LEVEL, run_frame, seconds_of
-from pcr_exp.analysis.marks import guessing_lines
+from pcr_exp.analysis.marks import chance_lines
 from pcr_exp.analysis.policies import draw_trace
 from pcr_exp.analysis.primary_metric import scored
 from pcr_exp.analysis.runs import Run
@@ -79,7 +79,7 @@ def draw_training_curve(rows: pd.DataFrame, run: Mapping[Any, Any]) -> Figure:
         accuracy.plot(seconds, evaluated[score], **look)
         target_line(accuracy, run["target_score"])
         facts = pd.DataFrame([run])
-        guessing_lines(accuracy, facts)
+        chance_lines(accuracy, facts)
         accuracy_axis(accuracy, facts)
         for ax in (losses, accuracy):
             ax.set_xlim(left=0)

@@ -28,14 +28,11 @@ FOLDS_AND_IMAGES = "t over folds and images"
 INTERVALS = (SEEDS_AND_IMAGES, FOLDS_AND_IMAGES)
 
 Influence = tuple[NDArray[np.uint64], NDArray[np.float64], NDArray[Any]]
-"""Of one evaluation, by image hash: the hashes, what each image does to the score, and its stratum."""
+"""One evaluation, in the order of image hashes: hashes, each image's effect on the score, strata."""
 
 
 def with_intervals(
-    runs: pd.DataFrame,
-    reference: pd.DataFrame,
-    measure: str,
-    tested_at: str = "full",
+    runs: pd.DataFrame, reference: pd.DataFrame, measure: str, tested_at: str = "full"
 ) -> dict[Any, dict[str, Any]]:
     """By scan level, the columns `statistics.DIFFERENCE` of its runs to those of the reference.
 
@@ -82,7 +79,7 @@ def _of_repeats(rows: pd.DataFrame, repeats: pd.DataFrame) -> pd.DataFrame | Non
 
 
 def _images(levels: Sequence[tuple[pd.DataFrame, str]]) -> tuple[ImageVariance, str] | None:
-    """What images do to differences, with words for the interval; None where they cannot tell."""
+    """The variance by images, and the name of the interval; None where images do not match between runs."""
     found: list[list[Influence]] = []
     for rows, tested_at in levels:
         of_level = [_influence(run, tested_at) for run in rows.to_dict("records")]
@@ -117,7 +114,7 @@ def _influence(run: Mapping[Any, Any], eval_group: str) -> Influence | None:
 
 
 def two_classes(labels: NDArray[Any], loss: NDArray[Any]) -> NDArray[np.float64]:
-    """What a model of two classes ranks images by, [N, 2], from its loss on their labels.
+    """Log odds of both classes, [N, 2], from a model's loss on the labels.
 
     The loss is -log(p) of the label's class, whose log odds are -log(exp(loss) - 1).
     """

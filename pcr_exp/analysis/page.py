@@ -18,7 +18,7 @@ from pcr_exp.analysis.tables import Cell, Footnotes, section
 
 
 class Output:
-    """What pages write into a folder, of one frame of runs (`frame.run_frame`)."""
+    """The files that pages write into a folder, from one frame of runs (`frame.run_frame`)."""
 
     def __init__(self, frame: pd.DataFrame, folder: Path) -> None:
         """Nothing is written yet."""

@@ -224,17 +224,8 @@ def affordable(predictions: pd.DataFrame) -> pd.DataFrame:
         levels = found.sort_values("image_bytes")
         full = levels[levels["bound"] == "compute"]
         best = (full if len(full) else levels.nlargest(1, "images_per_s")).iloc[-1]
-        rows.append(
-            {
-                "model": model,
-                "workers": workers,
-                "scan": best["scan"],
-                "group": best["group"],
-                "image_bytes": best["image_bytes"],
-                "images_per_s": best["images_per_s"],
-                "waits": full.empty,
-            }
-        )
+        level = {key: best[key] for key in ("scan", "group", "image_bytes", "images_per_s")}
+        rows.append({"model": model, "workers": workers, **level, "waits": full.empty})
     return pd.DataFrame(rows)
 
 

@@ -202,7 +202,7 @@ def report_plan(plan: PlanConfig) -> list[Path]:
 
 
 def caption_of(plan: PlanConfig, shows: str) -> Caption:
-    """What a figure of a plan's predictions says of itself."""
+    """The caption of a figure of a plan's predictions."""
     models = ", ".join(plan.model_images_per_s)
     return Caption(
         shows=shows,

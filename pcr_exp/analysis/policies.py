@@ -1,4 +1,4 @@
-"""What a scan policy decided over a run, what it saved, and the figure of both."""
+"""The decisions of a scan policy over a run, the bytes that it saved, and the figure of both."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _SUPPLY = "images_per_s"
 _WITH_THRESHOLD = ("ms_ssim", "cosine")
 """Measures that a policy's `threshold` is of."""
 DRAWN_CANDIDATES = (1, 2, 5, 10)
-"""Of more candidates than MAX_CURVES."""
+"""Candidates that are drawn where there are more than MAX_CURVES."""
 
 
 def policy_trace(rows: Sequence[Row], threshold: float | None = None) -> pd.DataFrame:

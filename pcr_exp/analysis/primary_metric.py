@@ -1,4 +1,4 @@
-"""What runs are judged by: called `score` in frames, by its own name in files, and by its words for people.
+"""The primary metric of runs: `score` in frames, its own name in files, and words for people.
 
 A frame says in its column `headline` which metric the scores are (`pcr_exp.training.task`).
 """
@@ -17,12 +17,12 @@ _IN_FILES = {"timing_excluded_because": "no_seconds", "target_excluded_because":
 _SCORE = re.compile(r"(?<![a-z])score(?![a-z])")
 
 
-def headline_of(rows: pd.DataFrame) -> Headline:
+def metric_of(rows: pd.DataFrame) -> Headline:
     """Return the metric that the scores of some comparable rows are."""
     return headline_called(str(rows["headline"].iloc[0])) if len(rows) else TOP1
 
 
-def guessed_of(row: Mapping[Any, Any]) -> float | None:
+def chance_level_of(row: Mapping[Any, Any]) -> float | None:
     """Return what a model reaches that has learned nothing; None where it is not known.
 
     `row` has `headline`, `majority_share` and `num_classes`.

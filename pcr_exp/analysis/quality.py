@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from pcr_exp.analysis.caption import NOT_TIMED, Caption, hardware_words
-from pcr_exp.analysis.figure import BELOW, note, panel_title, panels, save_figure, ticks_in_bytes
+from pcr_exp.analysis.figure import BELOW, draw_panels, note, panel_title, panels, save_figure, ticks_in_bytes
 from pcr_exp.analysis.frame import WHOLE, crops_of, ms_ssim_words
 from pcr_exp.analysis.style import INK, MUTED, OTHER_LOOKS, fallback_look, group_color, group_marker, style
 from pcr_exp.analysis.tables import Cell, kilobytes, markdown_table, percent, span
@@ -36,14 +36,11 @@ META_FILE = "quality.json"
 REMEDY = "Measure it again with `python -m experiments.quality`."
 
 SET_COLUMNS = ["dataset", "split", "fingerprint", "decode", "antialias"]
-"""What tells measurements apart; `dataset` is a name for people, by which nothing is looked up."""
+"""Columns that identify a measurement; `dataset` is a name for people, and nothing is looked up by it."""
 
 
 def write_quality(
-    folder: str | Path,
-    quality: pd.DataFrame,
-    index: RecordIndex,
-    settings: Mapping[str, Any],
+    folder: str | Path, quality: pd.DataFrame, index: RecordIndex, settings: Mapping[str, Any]
 ) -> None:
     """Write quality.csv, quality_summary.csv and quality.json (provenance) of rows measured on `index`.
 
@@ -236,43 +233,43 @@ def draw_bytes_per_group(quality: pd.DataFrame) -> Figure:
     Box: quartiles and median; whiskers: 5th to 95th percentile; diamond: mean. The share above each box is
     mean bytes over the mean bytes of the highest group measured. Logarithmic: images differ by factors.
     """
-    with style():
-        datasets = sorted(quality["dataset"].unique())
-        figure, axes = panels(len(datasets))
-        for ax, dataset in zip(axes, datasets, strict=True):
-            rows = quality[quality["dataset"] == dataset]
-            groups = sorted(rows["group"].unique())
-            sizes = [rows.loc[rows["group"] == group, "bytes"].to_numpy() for group in groups]
-            boxes = ax.boxplot(
-                sizes,
-                positions=range(len(groups)),
-                tick_labels=[str(group) for group in groups],
-                whis=(5, 95),
-                showfliers=False,
-                showmeans=True,
-                widths=0.62,
-                patch_artist=True,
-                medianprops={"color": "white", "linewidth": 1.6},
-                meanprops=MEAN,
-                whiskerprops={"color": MUTED},
-                capprops={"color": MUTED},
-            )
-            for box, group in zip(boxes["boxes"], groups, strict=True):
-                box.set(facecolor=group_color(group), edgecolor="none")
-            whiskers = [float(np.percentile(size, 95)) for size in sizes]
-            for position, (size, whisker) in enumerate(zip(sizes, whiskers, strict=True)):
-                share = f"{100 * size.mean() / sizes[-1].mean():.3g}%"
-                note(ax, share, (position, whisker), (0, 4), ha="center", fontsize=8, color=MUTED)
-            low, high = float(np.percentile(sizes[0], 5)) / 1.3, max(whiskers) * 1.3
-            ax.set_yscale("log")
-            ax.set_ylim(low, high)
-            ticks_in_bytes(ax.yaxis, low, high)
-            ax.grid(axis="x", visible=False)
-            ax.set_xlabel("read up to scan group")
-            ax.set_ylabel("bytes per image (log scale)")
-            num_images = rows["id"].nunique()
-            panel_title(ax, dataset, f"n = {num_images} images; % = mean, of group {groups[-1]}")
-    return figure
+    found = []
+    for dataset, rows in quality.groupby("dataset", sort=True):
+        facts = f"n = {rows['id'].nunique()} images; % = mean, of group {rows['group'].max()}"
+        found.append((str(dataset), facts, rows))
+    return draw_panels(found, _draw_boxes)
+
+
+def _draw_boxes(ax: Axes, rows: pd.DataFrame) -> None:
+    groups = sorted(rows["group"].unique())
+    sizes = [rows.loc[rows["group"] == group, "bytes"].to_numpy() for group in groups]
+    boxes = ax.boxplot(
+        sizes,
+        positions=range(len(groups)),
+        tick_labels=[str(group) for group in groups],
+        whis=(5, 95),
+        showfliers=False,
+        showmeans=True,
+        widths=0.62,
+        patch_artist=True,
+        medianprops={"color": "white", "linewidth": 1.6},
+        meanprops=MEAN,
+        whiskerprops={"color": MUTED},
+        capprops={"color": MUTED},
+    )
+    for box, group in zip(boxes["boxes"], groups, strict=True):
+        box.set(facecolor=group_color(group), edgecolor="none")
+    whiskers = [float(np.percentile(size, 95)) for size in sizes]
+    for position, (size, whisker) in enumerate(zip(sizes, whiskers, strict=True)):
+        share = f"{100 * size.mean() / sizes[-1].mean():.3g}%"
+        note(ax, share, (position, whisker), (0, 4), ha="center", fontsize=8, color=MUTED)
+    low, high = float(np.percentile(sizes[0], 5)) / 1.3, max(whiskers) * 1.3
+    ax.set_yscale("log")
+    ax.set_ylim(low, high)
+    ticks_in_bytes(ax.yaxis, low, high)
+    ax.grid(axis="x", visible=False)
+    ax.set_xlabel("read up to scan group")
+    ax.set_ylabel("bytes per image (log scale)")
 
 
 def draw_decode_modes(crops: pd.DataFrame, name: str) -> Figure:
@@ -325,10 +322,10 @@ _Metas = Mapping[str, Mapping[str, Any]]
 
 def save_quality_figures(quality: pd.DataFrame, measured_in: str | Path, out: str | Path) -> list[Path]:
     """Save `mssim_vs_scan` and `bytes_per_group` of `files.load_quality(measured_in)` in `out`."""
-    metas = _metas(measured_in)
+    metas = metas_by_name(measured_in)
     named = _named(quality, metas)
-    per_group = _caption(metas, "Quality per scan group and per byte", "whole images")
-    sizes = _caption(metas, "Bytes per scan group", "whole images")
+    per_group = caption_of(metas, "Quality per scan group and per byte", "whole images")
+    sizes = caption_of(metas, "Bytes per scan group", "whole images")
     return [
         *save_figure(lambda _: draw_mssim_vs_scan(named), quality, out, "mssim_vs_scan", per_group),
         *save_figure(lambda _: draw_bytes_per_group(named), quality, out, "bytes_per_group", sizes),
@@ -337,10 +334,10 @@ def save_quality_figures(quality: pd.DataFrame, measured_in: str | Path, out: st
 
 def save_decode_modes(crops: pd.DataFrame, measured_in: str | Path, out: str | Path) -> list[Path]:
     """Save `decode_modes` of the crops that were measured beside the json of `measured_in`."""
-    metas = _metas(measured_in)
+    metas = metas_by_name(measured_in)
     sides = sorted({int(meta["crop_size_px"]) for meta in metas.values()})
     size = " / ".join(map(crops_of, sides))
-    caption = _caption(metas, "Quality of crops by decode mode", size)
+    caption = caption_of(metas, "Quality of crops by decode mode", size)
 
     def draw(rows: pd.DataFrame) -> Figure:
         return draw_decode_modes(_named(rows, metas), ms_ssim_words([size]))
@@ -348,7 +345,7 @@ def save_decode_modes(crops: pd.DataFrame, measured_in: str | Path, out: str | P
     return save_figure(draw, crops, out, "decode_modes", caption)
 
 
-def _metas(measured_in: str | Path) -> _Metas:
+def metas_by_name(measured_in: str | Path) -> _Metas:
     """The json of each measurement below a folder, by the name of its images."""
     found = {}
     for path, meta in read_metas(Path(measured_in).resolve()):
@@ -362,7 +359,8 @@ def _named(rows: pd.DataFrame, metas: _Metas) -> pd.DataFrame:
     return rows.replace({"dataset": {_OF_ANY_FOLDER: names[0]}}) if len(names) == 1 else rows
 
 
-def _caption(metas: _Metas, shows: str, size: str) -> Caption:
+def caption_of(metas: _Metas, shows: str, size: str) -> Caption:
+    """The caption of a figure of these measurements; `size` is that of the images or crops."""
     hardware = dict.fromkeys(map(hardware_words, metas.values()))
     return Caption(
         shows=shows,

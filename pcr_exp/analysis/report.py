@@ -8,11 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from pcr_exp.analysis.accuracy import (
-    draw_accuracy_vs_epoch,
-    draw_time_to_accuracy,
-    with_seconds,
-)
+from pcr_exp.analysis.accuracy import draw_accuracy_vs_epoch, draw_time_to_accuracy, with_seconds
 from pcr_exp.analysis.distinguishing import setting_words, with_settings
 from pcr_exp.analysis.frame import GROUP_KEYS, RUN_COLUMNS, eval_curves, run_frame, with_more
 from pcr_exp.analysis.front import write_front
@@ -28,7 +24,7 @@ from pcr_exp.errors import RunError
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What `write_report` found, and the files it wrote."""
+    """The runs that `write_report` found, and the files that it wrote."""
 
     summary: pd.DataFrame
     unfinished: pd.DataFrame
@@ -46,15 +42,13 @@ def write_report(
     target: float | None = None,
     *,
     pages: Sequence[Page] = (),
-    with_quality: bool = True,
     exclusive_only: bool = True,
 ) -> Report:
     """Write runs.csv, summary.csv, summary.md, fits and every figure that there is data for into `out`.
 
     Either of the two roots may be missing or empty, not both. `target` and `exclusive_only` as in
     `read_runs`; `pages` come behind those of every user. Figures of seconds are drawn of runs whose seconds
-    may be said (`reporting_rules.timing_exclusion`). Without `with_quality` measurements are looked up, and
-    have no figures of their own.
+    may be said (`reporting_rules.timing_exclusion`).
 
     Raises:
         RunError: there is nothing to report, or as `read_runs` and `load_quality` raise it.
@@ -81,7 +75,7 @@ def write_report(
             write(output)
         for page in (path for path in output.tables if path.suffix == ".md"):
             page.write_text(page.read_text() + measured_line(frame, summary["difference_interval"]))
-    if with_quality and not quality.empty:
+    if not quality.empty:
         output.figures += save_quality_figures(quality, quality_root, out)
     return Report(summary, unfinished, output.tables, output.figures, num_lone_groups)
 

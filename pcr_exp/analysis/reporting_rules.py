@@ -1,4 +1,4 @@
-"""What a run's setting allows to be said of it: seconds, times to a target, speed-ups.
+"""Rules of reporting: whether seconds, times to a target and speed-ups of a run may be shown.
 
 Each question is answered by the reason why not, in words for a footnote; an empty answer is a yes.
 """
@@ -25,13 +25,13 @@ FACTS = [
     "timing_excluded_because",
     "target_excluded_because",
 ]
-"""What is said of every run in every table (`facts_of`)."""
+"""Columns that every table of runs has (`facts_of`)."""
 UNLIMITED = "storage was not limited: seconds are the page cache's and this machine's, not a storage's"
 MIXED = "its sessions ran on unlike hardware or settings"
 NOT_EXCLUSIVE = "others took more than 5 % of the CPU meanwhile (exclusive_only=false shows them)"
 OTHERS_AT_MOST = 0.05
 """Share of the CPU that others may take while a run has the machine to itself."""
-_COMPANY = {True: ", exclusive", False: ", shared with others", None: ""}
+_SHARING = {True: ", exclusive", False: ", shared with others", None: ""}
 _OR = " / "
 UNLIKE = "runs of unlike hardware or settings"
 
@@ -114,7 +114,7 @@ def is_exclusive(run: Run) -> bool | None:
 
 
 def hardware_of(manifest: Manifest) -> str:
-    """What a run computed on, for people."""
+    """The processor of a run, for people."""
     return f"{manifest.gpu or manifest.cpu}, {manifest.num_cores} cores"
 
 
@@ -124,7 +124,7 @@ def distinct(reasons: Iterable[str]) -> list[str]:
 
 
 def all_hardware(rows: pd.DataFrame) -> str:
-    """What runs, or summaries of them, ran on: each machine once, in alphabetical order."""
+    """The machines of runs, or of summaries of them: each once, in alphabetical order."""
     return _OR.join(sorted({machine for hardware in rows["hardware"] for machine in hardware.split(_OR)}))
 
 
@@ -135,7 +135,7 @@ def facts_of(run: Run) -> dict[str, Any]:
         "majority_share": NAN if manifest.majority_share is None else manifest.majority_share,
         "num_classes": manifest.num_classes,
         "headline": manifest.headline,
-        "hardware": hardware_of(manifest) + _COMPANY[is_exclusive(run)],
+        "hardware": hardware_of(manifest) + _SHARING[is_exclusive(run)],
         "timing": run.manifest.timing_key,
         "timing_excluded_because": timing_exclusion(run),
         "target_excluded_because": may_say_time_to(

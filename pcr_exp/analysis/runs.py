@@ -38,11 +38,11 @@ class Run:
     exclusive_only: bool = True
     """Whether its seconds may be said only if it had the machine to itself."""
     predictions: Predictions | None = field(default=None, repr=False, compare=False)
-    """What it said of every image; None of runs that kept none."""
+    """Its predictions of every image; None if it kept none."""
 
     @property
     def dataset(self) -> str:
-        """What tables and titles call its images: by what they are, where the run has measured that."""
+        """The name of its images in tables and titles: from measured facts, where the run has them."""
         return describe_dataset(self.manifest.dataset, self.manifest.dataset_facts)
 
     @property

@@ -1,4 +1,4 @@
-"""What each run took and reached, side by side: dots for runs, a bar for the mean of a scan level's seeds."""
+"""Cost and score of each run, side by side: dots for runs, a bar for the mean of a scan level's seeds."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from pcr_exp.analysis.figure import (
     points_axis,
 )
 from pcr_exp.analysis.frame import GROUP_KEYS, seconds_of
-from pcr_exp.analysis.marks import upright_guessing_lines
-from pcr_exp.analysis.primary_metric import headline_of
+from pcr_exp.analysis.marks import upright_chance_lines
+from pcr_exp.analysis.primary_metric import metric_of
 from pcr_exp.analysis.statistics import distinct_seeds, half_width
 from pcr_exp.analysis.style import MUTED, ScanLevel, names_of, scan_levels, style
 from pcr_exp.system import MIB
@@ -38,7 +38,7 @@ _LESS = "points of {headline}\nagainst the baseline"
 DIFFERENCES = "lines: 95 % intervals of mean differences, over the seeds that the baseline has"
 _SECONDS = ("time_to_target_s", "all_s")
 _ROOM = 1.06
-"""What an axis that begins at 0 shows, over its largest value: no marker is cut."""
+"""Length of an axis from 0, over its largest value: no marker is cut."""
 _LINE_IN, _MARGIN_IN = 0.27, 1.25
 
 
@@ -85,14 +85,14 @@ def draw_side_by_side(runs: pd.DataFrame) -> Figure:
                 measure = DIFFERENCE if compared and name == "final_score" else name
                 _draw_measure(ax, rows, measure)
                 label = _LESS if measure == DIFFERENCE else label
-                ax.set_xlabel(label.format(headline=headline_of(rows).words))
+                ax.set_xlabel(label.format(headline=metric_of(rows).words))
                 if ax is not axes[0]:
                     ax.set_yticklabels([])
             if compared:
                 points_axis(axes[-1], "x")
             else:
                 percent_axis(axes[-1].xaxis)
-                upright_guessing_lines(axes[-1], rows)
+                upright_chance_lines(axes[-1], rows)
             words = f"{subtitle}; target {rows['target_score'].iloc[0]:.0%}"
             panel_title(axes[0], title, words, across=len(shown))
             lines = axes[0].texts[-1].get_text().count("\n")

@@ -13,7 +13,7 @@ from pcr_exp.analysis.intervals import half_of
 from pcr_exp.analysis.reporting_rules import NAN, may_say_speedup
 
 REPEAT = ("seed", "fold")
-"""What tells apart the runs of one setting and level; tables that compare no folds have no column of them."""
+"""Columns that differ between repeats of one setting and level; a table without folds lacks the second."""
 
 SEEDS_ALONE = "t over seeds alone"
 """An interval that knows nothing of other images: of runs that kept no predictions per image."""
@@ -42,7 +42,7 @@ def spread(runs: pd.DataFrame, measures: Iterable[str]) -> dict[str, float]:
 
 
 def repeat_of(runs: pd.DataFrame) -> list[str]:
-    """Those of REPEAT that a table has."""
+    """The columns of REPEAT that a table has."""
     return [key for key in REPEAT if key in runs]
 
 
@@ -76,7 +76,7 @@ def paired_difference(runs: pd.DataFrame, reference: pd.DataFrame, measure: str)
 
 
 def interval_words(rows: pd.DataFrame) -> str:
-    """What the intervals of differences in some rows are over, with their degrees of freedom."""
+    """The kinds of intervals that the differences in some rows have, with their degrees of freedom."""
     known = rows[rows["difference_interval"].fillna("").astype(bool)]
     parts = []
     for interval, alike in known.groupby("difference_interval", sort=True):

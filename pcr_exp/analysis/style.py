@@ -20,6 +20,7 @@ from matplotlib.colors import to_hex
 
 from pcr_exp.analysis.frame import SHARE
 from pcr_exp.config.describe import DEFAULT_NAME, script_in
+from pcr_exp.config.scan import is_level, scan_of
 from pcr_exp.config.scan_scripts import NUM_GROUPS
 
 _MARKERS = {1: "o", 2: "^", 3: "<", 4: ">", 5: "D", 6: "p", 7: "h", 8: "X", 9: "P", 10: "v"}
@@ -143,7 +144,7 @@ _HUES = (60, 215)
 """Degrees, yellow-green to blue: the groups' ramp goes from orange over red and purple to violet."""
 
 _CHANGED = re.compile(r" \(.*\)")
-"""What was changed of a policy's preset, in its label."""
+"""The settings changed from a policy's preset, in its label."""
 
 _LABEL_LETTERS = 30
 
@@ -168,7 +169,7 @@ def fallback_look(name: str) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class ScanLevel:
-    """What a run reads, as columns `scan`, `encoding` and `group` of its row say it, and how it is drawn."""
+    """A scan level (columns `scan`, `encoding` and `group`), and how it is drawn."""
 
     label: str
     """`config.labels.scan_label`'s: for people, and to tell levels apart; no number is read from it."""
@@ -178,7 +179,7 @@ class ScanLevel:
     script: str = DEFAULT_NAME
     """The scan script's name."""
     share: float = field(default=math.nan, compare=False)
-    """Of all bytes, where the script is the user's own."""
+    """Share of all bytes, where the script is the user's own."""
 
     @property
     def look(self) -> tuple[str, str]:
@@ -227,6 +228,14 @@ def level_of(row: Mapping[Any, Any]) -> ScanLevel:
     return ScanLevel(row["scan"], row["encoding"], row["group"], script, math.nan if share is None else share)
 
 
+def level_called(name: str) -> ScanLevel:
+    """The scan level of a name (`config.scan.scan_of`); of any other name, a policy."""
+    if not is_level(name):
+        return ScanLevel(name)
+    scan = scan_of(name)
+    return ScanLevel(name, scan.encoding, scan.group)
+
+
 def scan_levels(rows: pd.DataFrame) -> list[tuple[ScanLevel, pd.DataFrame]]:
     """Each scan level of a table (columns `scan`, `encoding`, `group`) with its rows, in order."""
     levels = {level_of(row) for row in rows.drop_duplicates("scan").to_dict("records")}
@@ -235,7 +244,7 @@ def scan_levels(rows: pd.DataFrame) -> list[tuple[ScanLevel, pd.DataFrame]]:
 
 
 def names_of(levels: Sequence[ScanLevel]) -> dict[ScanLevel, str]:
-    """What a figure calls its levels: a policy by its name, as long as the figure has but one of it.
+    """Names of levels in a figure: a policy by its name, as long as the figure has but one of it.
 
     Of several the names say what was changed of the preset, in lines of at most 30 letters.
     """

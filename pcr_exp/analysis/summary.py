@@ -12,7 +12,7 @@ from rich.table import Table
 from pcr_exp.analysis.frame import GROUP_KEYS, ms_ssim_words
 from pcr_exp.analysis.over_images import with_intervals
 from pcr_exp.analysis.page import Section, sections
-from pcr_exp.analysis.primary_metric import headline_of
+from pcr_exp.analysis.primary_metric import metric_of
 from pcr_exp.analysis.reporting_rules import NAN, all_hardware, distinct
 from pcr_exp.analysis.statistics import distinct_seeds, interval_words, paired_ratio, repeat_of, spread
 from pcr_exp.analysis.style import scan_words
@@ -34,9 +34,7 @@ from pcr_exp.analysis.tables import (
 
 
 def to_markdown(
-    summary: pd.DataFrame,
-    unfinished: pd.DataFrame | None = None,
-    words: Mapping[str, str] | None = None,
+    summary: pd.DataFrame, unfinished: pd.DataFrame | None = None, words: Mapping[str, str] | None = None
 ) -> str:
     """One Markdown table per dataset x label x model x storage; runs without a result are listed below.
 
@@ -71,7 +69,7 @@ def _sections(summary: pd.DataFrame, words: Mapping[str, str] | None = None) -> 
         timing = f"; timing {group['timing']}" if apart else ""
         return (
             f"Storage {group['storage']}; target {percent(rows['target_score'].iloc[0])} "
-            f"validation {headline_of(rows).words}; "
+            f"validation {metric_of(rows).words}; "
             "mean over n seeds (smallest to largest); differences are of runs of one seed, ± half their 95 % "
             f"interval ({interval_words(rows)}); time is training + data wait + probes; "
             f"setting {group['setting']}; {all_hardware(rows)}{timing}."

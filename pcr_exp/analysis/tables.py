@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from pcr_exp.analysis.primary_metric import guessed_of, headline_of
+from pcr_exp.analysis.primary_metric import chance_level_of, metric_of
 from pcr_exp.errors import RunError
 from pcr_exp.training.columns import COLUMNS
 from pcr_exp.training.task import TOP1
@@ -39,7 +39,7 @@ def markdown_table(rows: pd.DataFrame, columns: Mapping[str, Cell]) -> str:
 
 
 class Footnotes:
-    """What cells of one table refer to: each note has one number, and n = 1 its own mark."""
+    """Notes that the cells of one table refer to: each has a number, and n = 1 its own mark."""
 
     def __init__(self) -> None:
         """Begin without any."""
@@ -79,9 +79,9 @@ def percent(share: float) -> str:
     return NOTHING if math.isnan(share) else f"{100 * share:.1f}%"
 
 
-def number(value: float, show: Callable[[float], str], nothing: str = NOTHING) -> str:
-    """`show(value)`, or `nothing` where there is none."""
-    return nothing if math.isnan(value) else show(value)
+def number(value: float, show: Callable[[float], str]) -> str:
+    """`show(value)`, or `-` where there is none."""
+    return NOTHING if math.isnan(value) else show(value)
 
 
 def spread_cell(row: Mapping[Any, Any], measure: str, show: Callable[[float], str]) -> str:
@@ -140,12 +140,12 @@ def task_title(dataset: str, label: str, model: str) -> str:
 
 def score_cells(rows: pd.DataFrame) -> dict[str, Cell]:
     """Columns of the headline that the rows share: last, best, and what guessing reaches."""
-    headline = headline_of(rows)
+    headline = metric_of(rows)
     guess = "majority class" if headline is TOP1 else "guessing"
     return {
         f"last {headline.words}": lambda row: spread_cell(row, "final_score", percent),
         "its best": lambda row: spread_cell(row, "best_score", percent),
-        guess: lambda row: percent(_or_nan(guessed_of(row))),
+        guess: lambda row: percent(_or_nan(chance_level_of(row))),
     }
 
 

@@ -1,30 +1,36 @@
-"""A throughput measurement on disk, and its repeats as one line per loader."""
+"""A throughput measurement: on disk, its repeats as one line per loader, the page and the figure."""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
-from pcr_exp.analysis.tables import reading, require_columns
+from pcr_exp.analysis.caption import Caption, hardware_words
+from pcr_exp.analysis.figure import draw_panels, note, rate_axis, save_figure
+from pcr_exp.analysis.style import INK, MUTED, level_called
+from pcr_exp.analysis.tables import markdown_table, median_cell, reading, require_columns, span, three_figures
+from pcr_exp.config.scan import is_level
 from pcr_exp.system import MIB
 from pcr_exp.system.atomic import make_folder, write_atomic
-from pcr_exp.system.provenance import write_measured
+from pcr_exp.system.provenance import describe_code, write_measured
 
 CASE = ["loader", "decode", "storage", "model_images_per_s", "cores"]
-"""What two measurements share if they are repeats of each other."""
+"""Columns that repeats of a measurement share."""
 
 LIMITS = ["bandwidth_mib_per_s", "latency_ms", "requests_per_s"]
 
 MEASURES = ["images_per_s", "mib_per_s", "cpu_s_per_image", "wait_share", "first_batch_s"]
 
 BOUND = ["bound_images_per_s", "bound_cpu_s_per_image"]
-"""What decoding and cropping alone gave around a measurement of ours; nothing where that was not measured."""
+"""Rates of decoding and cropping alone, around a measurement of ours; empty where not measured."""
 
 ROW_COLUMNS = [
     *("repeat", *CASE, *LIMITS),
@@ -82,11 +88,6 @@ def free_running(summary: pd.DataFrame) -> pd.DataFrame:
     return summary[summary["model_images_per_s"].isna()]
 
 
-def on_all_cores(summary: pd.DataFrame) -> pd.DataFrame:
-    """Lines of loaders that were not confined to some cores."""
-    return summary[summary["cores"].isna()]
-
-
 def unlimited(summary: pd.DataFrame) -> pd.DataFrame:
     """Lines without a throttle."""
     return summary[summary["storage"] == UNLIMITED]
@@ -113,7 +114,7 @@ def _ratios(rows: pd.DataFrame) -> pd.Series:
 
 
 def _cores_ratios(rows: pd.DataFrame) -> pd.Series:
-    """Of lines that were confined to some cores: images/s of the same on all cores, over theirs."""
+    """For lines confined to some cores: images/s of the same case on all cores, over theirs."""
     names = ["repeat", *(name for name in CASE if name != "cores")]
     cases = [
         tuple(None if pd.isna(value) else value for value in case)
@@ -130,7 +131,7 @@ def _cores_ratios(rows: pd.DataFrame) -> pd.Series:
 
 @dataclass(frozen=True, slots=True)
 class Throughput:
-    """What one run measured."""
+    """A measurement of loaders, as read from its folder."""
 
     rows: pd.DataFrame
     """ROW_COLUMNS."""
@@ -157,7 +158,7 @@ def write_throughput(
 
 
 def load_throughput(folder: str | Path) -> Throughput:
-    """What `write_throughput` wrote.
+    """Read a folder that `write_throughput` made.
 
     Raises:
         RunError: there is none, or it is damaged or of another version.
@@ -171,3 +172,170 @@ def load_throughput(folder: str | Path) -> Throughput:
     require_columns(folder / ROWS_FILE, rows, ROW_COLUMNS, REMEDY)
     require_columns(folder / FORMATS_FILE, formats, FORMAT_COLUMNS, REMEDY)
     return Throughput(rows, formats, absent, meta)
+
+
+_BELOW, _ABOVE = 0.6, 1.6
+
+_BETWEEN_NAMES = 0.06
+"""Least distance between the names of two lines, as a share of the axis' height."""
+
+
+def is_per_request(summary: pd.DataFrame) -> pd.Series:
+    """Whether each line's storage charges per request: latency, or requests per second."""
+    return (summary["latency_ms"] > 0) | summary["requests_per_s"].notna()
+
+
+def draw_throughput_vs_scan(summary: pd.DataFrame) -> Figure:
+    """One panel per decoder of ours; `summary` is of `summarise_throughput`.
+
+    Point: median, bar: smallest to largest, coloured by scan level. Thin lines: min(the same loader without a
+    limit, bandwidth / bytes per image). Logarithmic: groups and throttles differ by factors.
+    """
+    ours = summary[summary["loader"].map(is_level)]
+    found = [
+        (f"decode={decode}", f"n = {lines['n'].min()}, median, smallest to largest", lines)
+        for decode, lines in ours.groupby("decode", sort=False)
+    ]
+    words = "lines, and dashes at the baseline: min(compute, W / bytes)" if len(bounds(ours)) else ""
+    return draw_panels(found, _draw_panel, max_columns=2, words=words)
+
+
+def _draw_panel(ax: Axes, lines: pd.DataFrame) -> None:
+    levels = sorted(map(level_called, lines["loader"].unique()), key=lambda level: level.place)
+    position = {level.label: i for i, level in enumerate(levels)}
+    free = unlimited(free_running(lines))
+    _draw_points(ax, free, position)
+    named = [("no limit", free)]
+    bounded = bounds(lines)
+    for _, limited in bounded.groupby("storage", sort=False):
+        limited = limited.sort_values("loader", key=lambda names: names.map(position))
+        _draw_bound(ax, limited, position)
+        _draw_points(ax, limited, position)
+        named.append((limit_words(limited.iloc[0].to_dict()), limited))
+    ax.set_yscale("log")
+    # Ticks at 1, 2 and 5 times powers of ten, in limits wide enough to hold one.
+    ax.set_ylim(_BELOW * lines["images_per_s_min"].min(), _ABOVE * lines["images_per_s_max"].max())
+    rate_axis(ax.yaxis)
+    ax.set_xticks(range(len(levels)), [level.words for level in levels])
+    ax.set_xlim(-0.4, len(levels) - 0.2)
+    ax.set_ylabel("images/s (log scale)")
+    ax.grid(axis="x", visible=False)
+    _name_lines(ax, named, position)
+
+
+def _draw_bound(ax: Axes, limited: pd.DataFrame, position: dict[str, int]) -> None:
+    """Groups are connected; the baseline, which is none of them, has a dash of its own."""
+    look: dict[str, Any] = {"color": MUTED, "linewidth": 1, "zorder": 2}
+    is_group = limited["loader"].map(lambda name: level_called(name).encoding == "pcr")
+    for rows, marker in ((limited[is_group], ""), (limited[~is_group], "_")):
+        at = rows["loader"].map(position)
+        ax.plot(at, rows["bound_images_per_s"], marker=marker, markersize=24, **look)
+
+
+def limit_words(row: Mapping[Any, Any]) -> str:
+    """Label of a storage limit: `4.77 MiB/s`, or the measurement's own name for another kind of limit."""
+    bandwidth = row["bandwidth_mib_per_s"]
+    return str(row["storage"]) if bandwidth != bandwidth else f"{bandwidth:.3g} MiB/s"
+
+
+def _draw_points(ax: Axes, lines: pd.DataFrame, position: dict[str, int]) -> None:
+    for row in lines.to_dict("records"):
+        x, level = position[row["loader"]], level_called(row["loader"])
+        ends = (row["images_per_s_min"], row["images_per_s_max"])
+        ax.vlines(x, *ends, color=level.color, linewidth=2.2, zorder=3)
+        look: dict[str, Any] = {"markersize": 6, "markeredgecolor": "white", "zorder": 4}
+        ax.plot(x, row["images_per_s_median"], level.marker, color=level.color, **look)
+
+
+def _name_lines(ax: Axes, named: list[tuple[str, pd.DataFrame]], position: dict[str, int]) -> None:
+    """In the right margin, beside each line's last point, or below the name of the line above it."""
+    low, high = (math.log(limit) for limit in ax.get_ylim())
+    ends = []
+    for name, rows in named:
+        last = max(rows.to_dict("records"), key=lambda row: position[row["loader"]])
+        ends.append(((math.log(last["images_per_s_median"]) - low) / (high - low), name))
+    free_below = math.inf
+    for height, name in sorted(ends, reverse=True):
+        at = min(height, free_below)
+        free_below = at - _BETWEEN_NAMES
+        note(ax, name, (1, at), (3, 0), "axes fraction", va="center", fontsize=8, color=INK)
+
+
+PAGE_FILE = "throughput.md"
+
+SUMMARY_FILE = "throughput_summary.csv"
+
+_Columns = dict[str, Callable[[Mapping[Any, Any]], str]]
+
+
+def report_levels(folder: str | Path) -> list[Path]:
+    """Write throughput_summary.csv, throughput.md and the figure `throughput_vs_scan`; returns all files.
+
+    Raises:
+        RunError: the measurement in `folder` is missing or damaged.
+    """
+    folder = Path(folder)
+    measured = load_throughput(folder)
+    summary = summarise_throughput(measured.rows)
+    tables = [folder / SUMMARY_FILE, folder / PAGE_FILE]
+    summary.to_csv(tables[0], index=False)
+    tables[1].write_text(levels_to_markdown(measured, summary))
+    caption = caption_of(measured, "Images/s at each scan level", summary[~is_per_request(summary)])
+    return [*tables, *save_figure(draw_throughput_vs_scan, summary, folder, "throughput_vs_scan", caption)]
+
+
+def levels_to_markdown(measured: Throughput, summary: pd.DataFrame) -> str:
+    """The page: facts, a line per level and storage, and the loaders left out, with the reason."""
+    absent = "\n".join(f"* {name}: absent, {reason}" for name, reason in sorted(measured.absent.items()))
+    counted = f"Counted: {measured.meta['settings']['counted']}."
+    parts = [facts(measured), counted, markdown_table(summary, _LEVELS), absent]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def caption_of(measured: Throughput, shows: str, lines: pd.DataFrame) -> Caption:
+    """The caption of a figure of these lines."""
+    settings = measured.meta["settings"]
+    cases = lines.drop_duplicates("storage").to_dict("records")
+    limits = ["no limit in MiB/s" if row["storage"] == UNLIMITED else limit_words(row) for row in cases]
+    return Caption(
+        shows=shows,
+        of=(f"{settings['dataset']}, {settings['num_images']:,} images · {settings['image_size']} px crops",),
+        n=f"n = {span(lines['n'])} repeats",
+        hardware=hardware_words(measured.meta),
+        storage=f"storage: {' / '.join(limits)}",
+    )
+
+
+def facts(measured: Throughput) -> str:
+    """The subject, machine, time and command of a measurement."""
+    meta, rows = measured.meta, measured.rows
+    settings = meta["settings"]
+    code = describe_code([meta["git_sha"]], meta["git_dirty"], meta["packages"])
+    return (
+        f"{settings['dataset']}, {settings['num_images']} images; shuffled epochs, decode, random-resized-"
+        f"crop {settings['image_size']}, batches of {settings['batch_size']}, {settings['num_workers']} "
+        f"workers; {meta['cpu']}, {meta['num_cores']} cores; n = {rows['repeat'].nunique()} interleaved "
+        f"repeats, median (smallest to largest); {_cached(rows['cached_share'])}; "
+        f"{code}, {meta['measured_at']}.\n\n    {meta['command']}"
+    )
+
+
+def _cached(shares: pd.Series) -> str:
+    if shares.isna().any():
+        return "how much lay in the page cache is not known: the kernel tells it to the files' owner only"
+    low, high = 100 * shares.min(), 100 * shares.max()
+    return f"{low:.0f} to {high:.0f} % of the files' bytes in the page cache before a measurement"
+
+
+MEASURED: _Columns = {
+    "decoder": lambda row: row["decode"],
+    "images/s": median_cell("images_per_s", three_figures),
+    "MiB/s": lambda row: three_figures(row["mib_per_s_median"]),
+    "first batch (s)": median_cell("first_batch_s", three_figures),
+}
+
+_LEVELS: _Columns = {
+    "storage": lambda row: row["storage"],
+    "scan level": lambda row: row["loader"].replace("_", " "),
+    **MEASURED,
+}

@@ -1,4 +1,4 @@
-"""What a task tolerates, on disk: rows, tables, figures, and the page with two answers."""
+"""A measurement of `tolerance` on disk: rows, tables, figures, and the page with two answers."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import io
 import json
 import math
 from collections.abc import Mapping
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,14 +19,18 @@ from pcr_exp.analysis.figure import save_figure
 from pcr_exp.analysis.tables import Cell, kilobytes, markdown_table, percent, three_figures
 from pcr_exp.analysis.tolerance import (
     ORIGINAL,
+    WORDS,
     Facts,
     Measured,
     answers_table,
     bytes_table,
+    draw_curves,
+    draw_matrix,
     matrix_of,
+    points,
     similarity_name,
 )
-from pcr_exp.analysis.tolerance_figures import WORDS, draw_curves, draw_matrix, points
+from pcr_exp.config.describe import storage_label
 from pcr_exp.config.measuring import DEPLOYMENTS
 from pcr_exp.measuring.tolerance.answer import Answer, answer
 from pcr_exp.measuring.tolerance.classifier import Predictions
@@ -42,8 +47,6 @@ _WORDS_OF = {
 }
 """By headline: values of the label, what learns them, and what `majority_share` is."""
 _OVER_BYTES = "![Points against all scans, over bytes](answers.png)"
-_LOST = "What is lost at each scan group"
-_LOST_BETWEEN = "What is lost, by training and test group"
 
 
 def write_tolerance(folder: Path, measured: Measured, notes: Mapping[str, Any]) -> list[Path]:
@@ -56,23 +59,21 @@ def write_tolerance(folder: Path, measured: Measured, notes: Mapping[str, Any]) 
     """
     make_folder(folder)
     write_atomic(folder / ROWS_FILE, [_packed(measured)])
-    write_measured(folder / META_FILE, {"facts": measured.facts.to_plain(), **notes})
+    write_measured(folder / META_FILE, {"facts": asdict(measured.facts), **notes})
     return [folder / ROWS_FILE, folder / META_FILE, *write_tables(folder, load_tolerance(folder))]
 
 
 def write_tables(folder: Path, measured: Measured) -> list[Path]:
-    """What follows from the rows: figures with their tables, bytes, and the page; the same each time."""
+    """Write figures with their tables, bytes and the page; the same rows give the same files."""
     facts = measured.facts
     matrix, sizes = matrix_of(measured), bytes_table(measured)
     answers = answers_table(matrix, sizes, facts)
-    files = [
-        *save_figure(
-            partial(draw_curves, facts=facts), answers, folder, "answers", caption_of(measured, _LOST)
-        ),
-        *save_figure(
-            partial(draw_matrix, facts=facts), matrix, folder, "matrix", caption_of(measured, _LOST_BETWEEN)
-        ),
-    ]
+    files = []
+    for name, draw, rows, shows in (
+        ("answers", draw_curves, answers, "What is lost at each scan group"),
+        ("matrix", draw_matrix, matrix, "What is lost, by training and test group"),
+    ):
+        files += save_figure(partial(draw, facts=facts), rows, folder, name, caption_of(measured, shows))
     write_atomic(folder / "bytes.csv", [sizes.to_csv(index=False).encode()])
     write_atomic(folder / PAGE_FILE, [page(matrix, sizes, answers, facts).encode()])
     return [*files, folder / "bytes.csv", folder / PAGE_FILE]
@@ -91,7 +92,7 @@ def caption_of(measured: Measured, shows: str) -> Caption:
 
 
 def load_tolerance(folder: Path) -> Measured:
-    """What `write_tolerance` wrote."""
+    """Read a folder that `write_tolerance` made."""
     meta = json.loads((folder / META_FILE).read_text())
     with np.load(folder / ROWS_FILE) as rows:
         classes = rows["classes"].astype(np.int64)
@@ -146,12 +147,12 @@ def page(matrix: pd.DataFrame, sizes: pd.DataFrame, answers: pd.DataFrame, facts
     intro = (
         f"{facts.num_images:,} images{clusters}, {counted}; {facts.model}, frozen, at "
         f"{facts.image_size} px; {learner}, {facts.num_folds} folds.{rejected} At all scans: "
-        f"{words} {_interval(whole, 'score', 1)}; guessing reaches {percent(facts.guessed)}{leans}. "
+        f"{words} {_interval(whole, 'score', 1)}; guessing reaches {percent(facts.chance_level)}{leans}. "
         f"Losses are differences of the same images; their 95 % intervals are of {facts.num_resamples:,} "
         f"resamples of {'groups of images' if clusters else 'images'}."
     )
     parts = [f"# How few scans does {facts.label} of {facts.dataset} tolerate?", intro]
-    if whole["score_low"] <= facts.guessed:
+    if whole["score_low"] <= facts.chance_level:
         apart = "numbers" if facts.headline == R2.name else "classes"
         parts.append(
             f"**These features do not tell the {apart} apart** (the interval of {words} reaches down to "
@@ -198,8 +199,8 @@ def _savings(group: int, sizes: pd.DataFrame, facts: Facts) -> str:
     if math.isnan(ours["epoch_s"]):
         return f"{text}; name a storage (such as storage=hdd) to see what that saves."
     return (
-        f"{text}; from {facts.storage_words} an epoch of {facts.num_train_images:,} images takes at least "
-        f"{three_figures(ours['epoch_s'])} s instead of {three_figures(original['epoch_s'])} s "
+        f"{text}; from {storage_label(facts.storage)} an epoch of {facts.num_train_images:,} images takes "
+        f"at least {three_figures(ours['epoch_s'])} s instead of {three_figures(original['epoch_s'])} s "
         f"({original['epoch_s'] / ours['epoch_s']:.2g} x)."
     )
 

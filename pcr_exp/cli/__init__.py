@@ -18,7 +18,7 @@ from pcr_exp.errors import PcrExpError
 from pcr_exp.places import COMMAND
 from pcr_exp.system.lazy import LazyFunction
 
-LOOKING = {
+TOOLS = {
     "inspect": "what is in records",
     "verify": "whether all files are there and whole; status 1 and names if not",
     "extract": "one image as a JPEG file, at any scan group",
@@ -59,7 +59,7 @@ def _main(given: list[str]) -> int:
     if name in ("-h", "--help"):
         print(listing())
         return 0
-    if name not in RUNNERS | LOOKING:
+    if name not in RUNNERS | TOOLS:
         print(_unknown(name), file=sys.stderr)
         return 2
     try:
@@ -79,14 +79,14 @@ def _main(given: list[str]) -> int:
 
 def listing() -> str:
     """Every command with what it is for, in a line each."""
-    lines = [f"  {name:18}{about}" for name, about in (LOOKING | RUNNERS).items()]
+    lines = [f"  {name:18}{about}" for name, about in (TOOLS | RUNNERS).items()]
     usage = f"usage: {COMMAND} <command> ...    ({COMMAND} <command> --help: what it takes)"
     return "\n".join([usage, "", *lines])
 
 
 def _unknown(name: str) -> str:
-    near = difflib.get_close_matches(name, RUNNERS | LOOKING, n=1)
-    hint = f"did you mean {near[0]}?" if near else f"wanted one of {', '.join(LOOKING | RUNNERS)}."
+    near = difflib.get_close_matches(name, RUNNERS | TOOLS, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"wanted one of {', '.join(TOOLS | RUNNERS)}."
     return f"{COMMAND} {name}: there is no such command; {hint}"
 
 

@@ -1,29 +1,42 @@
 """`--dry-run`: what a command would run, read, take and leave on disk. Nothing is run or written for it.
 
 It opens records, or else the dataset, and counts; it times a second of this machine, or says that seconds are
-not known. What the command itself would refuse, such as a folder that is not there, is an error here too.
+not known. Decoding, evaluation and waiting come on top of what is timed, so these times are lower bounds.
+What the command itself would refuse, such as a folder that is not there, is an error here too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+import itertools
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pcr_exp.cli.jobs import describe_amounts
-from pcr_exp.cli.timed import WORDS, forward_seconds
+from pcr_exp.config.commands import TrainConfig
 from pcr_exp.config.dataset import DatasetConfig
 from pcr_exp.config.mixture import MixtureConfig
 from pcr_exp.config.records import RecordsConfig
 from pcr_exp.config.training import ModelConfig
 from pcr_exp.datasets.photos import PhotosConfig
-from pcr_exp.datasets.sample import SPLITS, open_dataset, open_images
-from pcr_exp.errors import PcrExpError
+from pcr_exp.datasets.sample import SPLITS, Sample, open_dataset, open_images
+from pcr_exp.errors import ImageError, PcrExpError
+from pcr_exp.images.codec import ImageCodec
 from pcr_exp.records.index import RecordIndex
 from pcr_exp.records.index_table import read_index
 from pcr_exp.records.prepare import is_finished, records_folder
+from pcr_exp.records.reader import RecordSet
 from pcr_exp.runs.mixture import open_mixed
 from pcr_exp.storage.open import open_root
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from pcr_exp.training.trainer import Trainer
+
 
 WOULD_RUN = "would run"
 NOT_KNOWN = "seconds are not known"
@@ -85,3 +98,124 @@ def plan_forward(facts: Sequence[str], model: ModelConfig, num_passes: int, imag
     except PcrExpError as error:
         return Planned([*facts, f"{NOT_KNOWN}: {error}"])
     return Planned([*facts, f"forward passes alone, {WORDS}"], {"seconds": seconds})
+
+
+TIMED_S = 1.0
+WORDS = "timed for a second on this machine"
+_FEW = 8
+"""Images that a CPU is timed with: an update of more takes as long for each."""
+NUM_CLASSES = 100
+"""Classes of the models whose updates are timed."""
+
+
+def seconds_each(work: Callable[[], int]) -> float:
+    """Seconds of one item, by a second of work after a first call that does not count.
+
+    Args:
+        work: Does some, and returns how many.
+    """
+    work()
+    num, began_s = 0, time.perf_counter()
+    while num == 0 or time.perf_counter() - began_s < TIMED_S:
+        num += work()
+    return (time.perf_counter() - began_s) / num
+
+
+def update_seconds(config: TrainConfig) -> float:
+    """Seconds per image of updates of this model on random pixels, weights not loaded.
+
+    Raises:
+        PcrExpError: there is no such model or device, or it cannot take such a batch.
+    """
+    from pcr_exp.training.clocks import open_device, synchronizer
+
+    device = open_device(config.training.device)
+    blank = replace(config.model, pretrained=False, weights=None)
+    trainer = open_trainer(replace(config, model=blank), device)
+    size = config.training.batch_size if device.type == "cuda" else min(config.training.batch_size, _FEW)
+    images, labels = random_batch(size, config.training.image_size)
+    finish, steps = synchronizer(device), itertools.count()
+
+    def update() -> int:
+        trainer.update(images, labels, step=next(steps), learning_rate=0.0)
+        finish()
+        return size
+
+    return seconds_each(update)
+
+
+def open_trainer(config: TrainConfig, device: torch.device) -> Trainer:
+    """A fresh model of NUM_CLASSES classes with its optimizer, as a run of this configuration has it."""
+    import torch
+
+    from pcr_exp.training.inputs import normalization_of
+    from pcr_exp.training.models import open_model
+    from pcr_exp.training.trainer import Trainer
+
+    torch.manual_seed(config.seed)
+    return Trainer(
+        open_model(config.model, NUM_CLASSES),
+        config.training,
+        device=device,
+        seed=config.seed,
+        activations=config.activations,
+        normalization=normalization_of(config.model),
+    )
+
+
+def random_batch(batch_size: int, image_size: int) -> tuple[Tensor, Tensor]:
+    """Images, uint8 [B, px, px, 3], and labels, int64 [B], of a fixed seed, on the CPU."""
+    import torch
+
+    generator = torch.Generator().manual_seed(0)
+    shape = (batch_size, image_size, image_size, 3)
+    images = torch.randint(0, 256, shape, dtype=torch.uint8, generator=generator)
+    return images, torch.randint(0, NUM_CLASSES, (batch_size,), generator=generator)
+
+
+def forward_seconds(config: ModelConfig, image_size: int) -> float:
+    """Seconds per image of a forward pass of this model, weights not loaded. Raises as `update_seconds`."""
+    import torch
+
+    from pcr_exp.training.clocks import open_device, synchronizer
+    from pcr_exp.training.models import open_model
+
+    device = open_device("auto")
+    model = open_model(replace(config, pretrained=False, weights=None), 1000).eval().to(device)
+    images, finish = torch.zeros(_FEW, 3, image_size, image_size, device=device), synchronizer(device)
+
+    def forward() -> int:
+        with torch.inference_mode():
+            model(images)
+        finish()
+        return len(images)
+
+    return seconds_each(forward)
+
+
+def encode_seconds(samples: Sequence[Sample], codec: ImageCodec, max_pixels: int) -> float:
+    """Seconds per image in which one thread encodes files and cuts them; those that cannot be are skipped.
+
+    Raises:
+        RecordError: there is nothing to encode with.
+    """
+    codec.check_installed()
+    files = itertools.cycle(samples)
+
+    def encode() -> int:
+        original = next(files).file.read_bytes()
+        try:
+            codec.check(original, max_pixels)
+            codec.split(codec.encode(original, max_pixels))
+        except ImageError:
+            pass
+        return 1
+
+    return seconds_each(encode)
+
+
+def quality_seconds(records: RecordSet, groups: Sequence[int]) -> float:
+    """Seconds per image in which one thread measures it at these groups, of the first image."""
+    from pcr_exp.measuring.quality import measure_quality
+
+    return seconds_each(lambda: measure_quality(records, groups, 1)["id"].nunique())

@@ -8,11 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from pcr_exp.analysis.caption import of_runs
-from pcr_exp.analysis.comparison import (
-    compare_setting,
-    comparison_to_markdown,
-    draw_comparison,
-)
+from pcr_exp.analysis.comparison import compare_setting, comparison_to_markdown, draw_comparison
 from pcr_exp.analysis.figure import save_figure
 from pcr_exp.analysis.frame import run_frame
 from pcr_exp.analysis.measured import measured_line

@@ -20,19 +20,18 @@ from dataclasses import dataclass, is_dataclass
 from pathlib import Path
 from typing import Any
 
-import hydra
 import yaml
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
 from pcr_exp.config.components import config_folders
-from pcr_exp.config.compose import named_packages, prepare_hydra
+from pcr_exp.config.compose import composed, named_packages, prepare_hydra
 from pcr_exp.errors import ConfigError
 from pcr_exp.places import CONFIGS, as_typed
 
 FLAGS = ("--help", "-h")
-_HIDDEN = ("smoke", "note")
-"""Settings that are no one's to type: `runner=smoke` and readers of a file read them."""
+_HIDDEN = ("hydra", "smoke", "note")
+"""Settings that are no one's to type: Hydra, `runner=smoke` and readers of a file read them."""
 _INDENT = 38
 """Columns of a setting and its default; its meaning stands beside them, or below if they are longer."""
 _LONGEST_VALUE = 30
@@ -86,8 +85,7 @@ def _composed(runner: str, schema: type, overrides: Sequence[str]) -> DictConfig
     prepare_hydra(named_packages(overrides), {runner: schema})
     parser = OverridesParser.create()
     single = [text for text in overrides if not parser.parse_override(text).is_sweep_override()]
-    with hydra.initialize_config_dir(str(CONFIGS), version_base="1.3"):
-        return hydra.compose(runner, overrides=single, return_hydra_config=True)
+    return composed(runner, single, with_hydra=True)
 
 
 def _overview(runner: str, config: DictConfig, width: int) -> Iterator[str]:
@@ -99,12 +97,13 @@ def _overview(runner: str, config: DictConfig, width: int) -> Iterator[str]:
     )
     yield from ("", as_typed(str(config.hydra.help.footer)).rstrip(), "")
     choices = _choices(config)
-    sections = [key for key in config if key != "hydra" and _schema(config, str(key)) is not None]
-    own = [key for key in config if key not in (*sections, "hydra", *_HIDDEN)]
+    keys = [key for key in map(str, config) if key not in _HIDDEN]
+    sections = [key for key in keys if _schema(config, key) is not None]
     yield "Settings and their defaults"
-    for key in own:
-        yield from _lines(_setting(config, _type(config), str(key), ""), width)
-    for key in map(str, sections):
+    for key in keys:
+        if key not in sections:
+            yield from _lines(_setting(config, key), width)
+    for key in sections:
         yield from ("", _heading(key, config, choices))
         if key in choices:
             yield from _wrapped("options: " + ", ".join(_options(key, runner)), width, "  ")
@@ -119,7 +118,7 @@ def _overview(runner: str, config: DictConfig, width: int) -> Iterator[str]:
 
 def _about(topic: str, runner: str, config: DictConfig, width: int) -> Iterator[str]:
     choices = _choices(config)
-    settings = [one for one in _all_settings(config) if f"{one.key}.".startswith(f"{topic}.")]
+    settings = [one for one in _settings(config) if f"{one.key}.".startswith(f"{topic}.")]
     if topic not in choices and not settings:
         known = ", ".join(dict.fromkeys([*choices, *(key for key in map(str, config) if key != "hydra")]))
         raise ConfigError(f"--help {topic}: wanted a group or a setting: {known}.")
@@ -133,26 +132,19 @@ def _about(topic: str, runner: str, config: DictConfig, width: int) -> Iterator[
         yield from _wrapped(setting.meaning, width, "    ")
 
 
-def _all_settings(config: DictConfig) -> Iterator[Setting]:
-    for key in map(str, config):
-        if key == "hydra" or key in _HIDDEN:
-            continue
-        if _schema(config, key) is None:
-            yield _setting(config, _type(config), key, "")
-        else:
-            yield from _settings(config[key], f"{key}.")
-
-
-def _settings(config: DictConfig, prefix: str) -> Iterator[Setting]:
+def _settings(config: DictConfig, prefix: str = "") -> Iterator[Setting]:
     """Every setting of a dataclass, and of those inside it."""
     for key in map(str, config):
+        if not prefix and key in _HIDDEN:
+            continue
         if _schema(config, key) is None:
-            yield _setting(config, _type(config), key, prefix)
+            yield _setting(config, key, prefix)
         else:
             yield from _settings(config[key], f"{prefix}{key}.")
 
 
-def _setting(config: DictConfig, schema: type | None, key: str, prefix: str) -> Setting:
+def _setting(config: DictConfig, key: str, prefix: str = "") -> Setting:
+    schema = _type(config)
     meaning = meaning_of(schema, key) if schema is not None else ""
     return Setting(f"{prefix}{key}", _value(config, key), as_typed(meaning))
 

@@ -53,12 +53,7 @@ FLAGS = {"--dry-run": "dry_run=true", "--check": "check=times", "--check=content
 T = TypeVar("T")
 
 
-def launch(
-    task: Callable[[T], str],
-    config_name: str,
-    schema: type[T],
-    plan: Callable[[T], Planned],
-) -> None:
+def launch(task: Callable[[T], str], config_name: str, schema: type[T], plan: Callable[[T], Planned]) -> None:
     """Run `task` on the configuration that the command line composes, once or for every job of a sweep.
 
     `task` returns one word for the sweep's table, such as "finished" or "skipped"; `plan` answers

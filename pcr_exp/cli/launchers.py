@@ -200,10 +200,7 @@ def _open_executor(folder: Path, name: str, settings: Mapping[str, Any]) -> Any:
 
 
 def run_on_ray(
-    config: DictConfig,
-    job_overrides: Sequence[Sequence[str]],
-    first_number: int,
-    settings: Mapping[str, Any],
+    config: DictConfig, job_overrides: Sequence[Sequence[str]], first_number: int, settings: Mapping[str, Any]
 ) -> None:
     """Run the jobs as tasks of a Ray cluster, and wait for all; a job that fails does not stop the others.
 

@@ -8,9 +8,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from pcr_exp.cli.dry_run import NOT_KNOWN, Planned, index_of, num_in_files
+from pcr_exp.cli.dry_run import NOT_KNOWN, WORDS, Planned, encode_seconds, index_of, num_in_files
 from pcr_exp.cli.terminal import track_files
-from pcr_exp.cli.timed import WORDS, encode_seconds
 from pcr_exp.config.commands import PrepareConfig
 from pcr_exp.datasets.photos import PhotosConfig
 from pcr_exp.datasets.sample import open_dataset

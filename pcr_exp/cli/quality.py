@@ -17,9 +17,8 @@ from pcr_exp.analysis.quality import (
     summary_markdown,
     write_quality,
 )
-from pcr_exp.cli.dry_run import NOT_KNOWN, Planned, index_of, num_in_files
+from pcr_exp.cli.dry_run import NOT_KNOWN, WORDS, Planned, index_of, num_in_files, quality_seconds
 from pcr_exp.cli.terminal import show, track_files
-from pcr_exp.cli.timed import WORDS, quality_seconds
 from pcr_exp.config.measuring import QualityConfig
 from pcr_exp.measuring.quality import measure_crops, measure_quality, summarise_crops
 from pcr_exp.records.prepare import ensure_records, records_folder

@@ -28,7 +28,7 @@ from pcr_exp.system.words import counted
 _SHOWN_CLASSES = 8
 """Classes that are listed, of each label."""
 _SHOWN_FILES = 100
-"""That `convert` passes over."""
+"""Files that `convert` names as passed over."""
 
 
 def inspect(options: argparse.Namespace) -> int:
@@ -211,15 +211,13 @@ def doctor(options: argparse.Namespace) -> int:
 def command_parser() -> argparse.ArgumentParser:
     """The parser of this module's commands; its result has the command's function as `run`."""
     parser = argparse.ArgumentParser(
-        prog=COMMAND,
-        description=cli.__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        prog=COMMAND, description=cli.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     commands = parser.add_subparsers(required=True)
     where = "a record (.pcr), or the folder or address of a split's or a dataset's records"
 
     def command(name: str, run: object) -> argparse.ArgumentParser:
-        about = cli.LOOKING[name]
+        about = cli.TOOLS[name]
         added = commands.add_parser(name, help=about, description=about)
         added.set_defaults(run=run)
         return added

@@ -26,7 +26,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import hydra
 import yaml
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
@@ -37,9 +36,9 @@ from pcr_exp.cli.jobs import LOGS, escape, job_lock
 from pcr_exp.cli.sweep_state import FAILURES, OPEN, JobState, last_evaluation, read_jobs, seconds_left
 from pcr_exp.cli.terminal import print_table
 from pcr_exp.config.commands import TrainConfig
-from pcr_exp.config.compose import named_packages, prepare_hydra
+from pcr_exp.config.compose import composed, named_packages, prepare_hydra
 from pcr_exp.errors import ConfigError, PcrExpError, RunError
-from pcr_exp.places import CONFIGS, as_typed
+from pcr_exp.places import as_typed
 from pcr_exp.system import MIB
 from pcr_exp.system.atomic import write_atomic
 from pcr_exp.system.lock import holder_of
@@ -207,9 +206,8 @@ def wandb_sweep(overrides: Sequence[str]) -> dict[str, Any]:
     prepare_hydra(named_packages(overrides), {"train": TrainConfig})
     parsed = OverridesParser.create().parse_overrides(list(overrides))
     fixed = [str(override.input_line) for override in parsed if not override.is_sweep_override()]
-    with hydra.initialize_config_dir(str(CONFIGS), version_base="1.3"):
-        composed = hydra.compose("train", overrides=fixed, return_hydra_config=True)
-    params = OmegaConf.to_container(composed.hydra.sweeper.params or OmegaConf.create({}))
+    config = composed("train", fixed, with_hydra=True)
+    params = OmegaConf.to_container(config.hydra.sweeper.params or OmegaConf.create({}))
     grid = {str(key): f"{key!s}={values}" for key, values in params.items()}  # type: ignore[union-attr]
     for override in parsed:  # what is typed goes before what the experiment says
         key = override.get_key_element()
@@ -233,7 +231,7 @@ def wandb_sweep(overrides: Sequence[str]) -> dict[str, Any]:
     return {
         "method": "grid",
         "name": next((o.removeprefix("experiment=") for o in fixed if o.startswith("experiment=")), "train"),
-        "project": str(composed.tracking.get("project", "pcr-exp")),
+        "project": str(config.tracking.get("project", "pcr-exp")),
         "parameters": parameters,
         "command": [
             "${env}",

@@ -6,8 +6,7 @@ from pathlib import Path
 import pandas as pd
 
 from pcr_exp.analysis.plan_page import report_plan
-from pcr_exp.analysis.throughput import FORMAT_COLUMNS, write_throughput
-from pcr_exp.analysis.throughput_page import report_levels
+from pcr_exp.analysis.throughput import FORMAT_COLUMNS, report_levels, write_throughput
 from pcr_exp.cli.dry_run import Planned, num_in_files
 from pcr_exp.cli.terminal import show, track_files
 from pcr_exp.config.records import RecordsConfig

@@ -151,11 +151,7 @@ def features_of(config: ToleranceConfig, images: ImageFiles) -> Features:
     backbone = open_backbone(config.model, open_device("auto"))
     with counting_bar("images at every group") as tell:
         return extract_features(
-            images,
-            backbone,
-            folder=Path(config.features_root),
-            num_threads=config.num_workers,
-            progress=tell,
+            images, backbone, folder=Path(config.features_root), num_threads=config.num_workers, progress=tell
         )
 
 

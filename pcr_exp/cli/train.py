@@ -12,9 +12,8 @@ from statistics import median
 import torch
 
 from pcr_exp.cli.answers import answer_of, describe_answer
-from pcr_exp.cli.dry_run import Planned, index_of, num_in_files
+from pcr_exp.cli.dry_run import WORDS, Planned, index_of, num_in_files, update_seconds
 from pcr_exp.cli.jobs import note_run
-from pcr_exp.cli.timed import WORDS, update_seconds
 from pcr_exp.config.commands import TrainConfig
 from pcr_exp.config.loader import StorageConfig
 from pcr_exp.config.mixture import MixtureConfig

@@ -9,16 +9,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
-import hydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 
 from pcr_exp.config.commands import TrainConfig
+from pcr_exp.config.compose import composed
 from pcr_exp.config.credentials import credential_variables
 from pcr_exp.config.dataset import DatasetConfig
 from pcr_exp.errors import ConfigError
-from pcr_exp.places import CONFIGS
 from pcr_exp.redaction import HIDDEN, redacted_words
 
 
@@ -99,8 +98,7 @@ def smoke_overrides(runner: str, typed: Sequence[str]) -> list[str]:
     if SMOKE not in typed:
         return []
     chosen = [text for text in typed if text.startswith(("experiment=", "components=", "smoke."))]
-    with hydra.initialize_config_dir(str(CONFIGS), version_base="1.3"):
-        return beside(hydra.compose(runner, overrides=chosen)["smoke"], typed)
+    return beside(composed(runner, chosen)["smoke"], typed)
 
 
 def acting(config: DictConfig, loaded: Any, typed: Sequence[str]) -> DictConfig:

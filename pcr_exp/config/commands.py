@@ -60,11 +60,11 @@ class RunnerConfig:
     """Your own packages of datasets, models, scan policies and codecs; see `pcr_exp.config.components`. Only
     the command line can name them, for what they register is needed to compose a configuration."""
     smoke: dict[str, Any] = field(default_factory=dict)
-    """By key, the overrides with which this is tried in seconds, on the embedded dataset: `runner=smoke`."""
+    """Overrides by key for `runner=smoke`: a trial in seconds, on the embedded dataset."""
     note: dict[str, Any] = field(default_factory=dict)
     """An experiment's note for people: the result it shows, the papers, and its cost."""
     dry_run: bool = False
-    """Say what would run and what it would take, and run, read and write nothing; `--dry-run` is the same."""
+    """Say what would run and what it would take, and do nothing; `--dry-run` is the same."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -73,9 +73,10 @@ class StudyConfig(RunnerConfig):
 
     dataset: DatasetConfig = MISSING
     out_root: Annotated[str, PATH] = MISSING
-    """Results lie in `<out_root>/<id>`: the id is readable, and ends in a key of all that decides them."""
+    """Results go to `<out_root>/<id>`; the id is readable, and ends in a key of all that decides them."""
     out: Annotated[str | None, PATH] = None
-    """This folder instead. If it has results of other settings or images, nothing is measured."""
+    """Folder of the results in place of `<out_root>/<id>`. One with results of other settings or images is
+    refused."""
 
     @property
     def place(self) -> str:
@@ -162,10 +163,10 @@ class FiguresConfig:
     out: Annotated[str, PATH] = "outputs/figures"
     """Folder of figures and tables."""
     target: Annotated[float | None, or_null(SHARE, "a share in (0, 1], or null")] = None
-    """To which value of the runs' headline (such as top-1) time is measured; null: each run's own."""
+    """Value of the primary metric (such as top-1) that time is measured to; null: each run's own."""
     exclusive_only: bool = True
-    """Whether seconds are shown only of runs that had the machine to themselves: others took at most 5 % of
-    the CPU. With false `hardware` says which did not."""
+    """Show seconds only of runs that had the machine to themselves: others took at most 5 % of the CPU. With
+    false `hardware` says which did not."""
     compare: str | None = None
     """A dotted key, such as `loader.decode`: runs that differ in it alone are compared seed by seed, too."""
     reference: str | None = None
@@ -194,7 +195,7 @@ class DemoConfig(RunnerConfig):
     """`python -m experiments.demo`: the whole slice on the embedded images."""
 
     labels: Annotated[list[str], Bound(bool, "at least one label of the dataset")] = MISSING
-    """Tasks, the first being the one whose table is shown as the result."""
+    """Labels to train on; the first one's table is shown as the result."""
     scans: Annotated[list[str], _WITH_BASELINE] = MISSING
     """Options of the group `scan` to train at, `baseline` among them."""
     overrides: list[str] = field(default_factory=list)

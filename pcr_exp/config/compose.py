@@ -8,6 +8,7 @@ and their `__post_init__` is where a value that cannot work is refused, by its k
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
 from typing import TypeVar
 
 import hydra
@@ -101,12 +102,15 @@ def compose(name: str, schema: type[T], *overrides: str) -> T:
         hydra.errors.HydraException: an override cannot be read, or names no option that there is.
     """
     prepare_hydra(named_packages(overrides), {name: schema})
-    if GlobalHydra.instance().is_initialized():
-        composed = hydra.compose(name, overrides=list(overrides))
-    else:
-        with hydra.initialize_config_dir(str(CONFIGS), version_base="1.3"):
-            composed = hydra.compose(name, overrides=list(overrides))
-    return load(composed, schema)
+    return load(composed(name, overrides), schema)
+
+
+def composed(name: str, overrides: Iterable[str], *, with_hydra: bool = False) -> DictConfig:
+    """What Hydra makes of a command's YAML files, with its own node if asked for; see `prepare_hydra`."""
+    inside = GlobalHydra.instance().is_initialized()
+    opened = nullcontext() if inside else hydra.initialize_config_dir(str(CONFIGS), version_base="1.3")
+    with opened:
+        return hydra.compose(name, overrides=list(overrides), return_hydra_config=with_hydra)
 
 
 def load(config: DictConfig, schema: type[T]) -> T:

@@ -25,8 +25,8 @@ class LoaderConfig:
     num_workers: Annotated[int, at_least(0)] = 1
     """Decoding processes; 0 decodes in the training process."""
     lanes: Annotated[int, at_least(1)] = 8
-    """Records that are read side by side, of all processes together. Orders and batches depend on it, and not
-    on how many processes share the lanes; these divide it."""
+    """Records that all processes together read side by side. Order and batches depend on it, and not on the
+    number of processes, which must divide it."""
     shuffle_records: Annotated[int, at_least(1)] = 1
     """Records of a lane whose samples are shuffled together."""
     records_ahead: Annotated[int | None, or_null(at_least(1))] = None
@@ -34,20 +34,20 @@ class LoaderConfig:
     prefetch_batches: Annotated[int, at_least(1)] = 2
     """Decoded batches waiting per worker."""
     decode: Annotated[str, one_of(*DECODE_MODES)] = "scaled"
-    """`libjpeg`: its smoothed output. `unsmoothed`: faster below scan group 10. `scaled`: besides, groups 1
-    and 2 at 1/8 and 1/2 of the size, enlarged again by the crop: the fastest, and on frozen features the best
-    (results/decode_modes). Of other scan scripts than the default: at the smallest size that shows all that
-    the groups hold."""
+    """`libjpeg`: libjpeg's smoothed output. `unsmoothed`: without smoothing, faster below scan group 10.
+    `scaled`: also groups 1 and 2 at 1/8 and 1/2 of the size, which the crop enlarges: the fastest, and the
+    best on frozen features (results/decode_modes). Other scan scripts than the default: at the smallest size
+    that shows all that the groups hold."""
     antialias: bool = ANTIALIAS
-    """Filter where a crop shrinks, as Pillow, torchvision and DALI do; what shrinks is what was decoded, so
-    with `scaled` there is less to filter. Runs from before there was a choice did not."""
+    """Filter crops that shrink, as Pillow, torchvision and DALI do. With `scaled` there is less to filter,
+    for images are decoded smaller. Runs from before this setting did not filter."""
     on_corrupt: Annotated[str, one_of("fail", "replace")] = "fail"
-    """`fail` stops at the first image that came damaged twice; `replace` trains on another of its record
-    instead, which follows from the seed and the epoch, says so, and counts it in rows (`num_replaced`).
-    Records' checksums see all damage since they were written. Files that were damaged before are not always
-    noticed: decoding ends behind a crop's last row."""
+    """`fail` stops at the first image that came damaged twice; `replace` trains on another image of its
+    record, chosen by seed and epoch, and counts it in rows (`num_replaced`). Checksums see all damage since
+    records were written. Earlier damage is not always noticed: decoding ends behind a crop's last row."""
     timeout_s: Annotated[float | None, or_null(above(0), "seconds above 0, or null to wait forever")] = 300.0
-    """An error, if nothing has been read or decoded for this long while training waits (null: no limit)."""
+    """Longest wait of training without a read or a decoded batch, in seconds; beyond, an error (null: no
+    limit)."""
 
     def __post_init__(self) -> None:
         check_fields(self, "loader")
@@ -109,10 +109,11 @@ class StorageConfig:
     bandwidth_mib_per_s: Annotated[float | None, RATE] = None
     """MiB/s that all processes of a run share (null: no limit)."""
     latency_ms: Annotated[float, at_least(0)] = 0.0
-    """From a request to its first byte, as networks and flash have it: requests in flight wait together."""
+    """Time from a request to its first byte, as on networks and flash: requests in flight wait at the same
+    time."""
     seek_ms: Annotated[float, at_least(0)] = 0.0
-    """Time of the storage's one head per request, as disks have it: the head seeks for one request and
-    transfers its bytes before it seeks for the next, so that requests in flight hide nothing of it."""
+    """Seek per request, as on disks: one head seeks, transfers, and then seeks again, so requests in flight
+    hide none of it."""
     requests_per_s: Annotated[float | None, RATE] = None
     """Requests a second that are answered (null: no limit)."""
     reads_in_flight: Annotated[int | None, _IN_FLIGHT] = None

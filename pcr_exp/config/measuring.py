@@ -35,7 +35,7 @@ IMAGE_SIZE = 224
 """The input size of networks where no run tells it."""
 
 DEFAULT_MODEL = "efficientnet_lite0"
-"""That of `configs/evaluate.yaml`: who has not asked for another takes the runs' own."""
+"""The default of `configs/evaluate.yaml`; unless another is asked for, runs bring their own."""
 
 _GROUPS = any_each(lambda group: 1 <= group <= NUM_GROUPS, f"scan groups, 1..{NUM_GROUPS}")
 _DECODES = any_each(lambda mode: mode in DECODE_MODES, f"some of {', '.join(DECODE_MODES)}")
@@ -43,11 +43,11 @@ _DECODES = any_each(lambda mode: mode in DECODE_MODES, f"some of {', '.join(DECO
 
 @dataclass(kw_only=True, slots=True)
 class EvaluateConfig(StudyConfig):
-    """`python -m experiments.evaluate`: what a model is worth at scan groups that it was not trained at."""
+    """`python -m experiments.evaluate`: trained models at scan groups that they were not trained at."""
 
     records: RecordsConfig = field(default_factory=RecordsConfig)
     task: TaskConfig = field(default_factory=TaskConfig)
-    """Its headline is what the matrix of training and test groups shows."""
+    """Its primary metric is shown in the matrix of training and test groups."""
     model: ModelConfig = MISSING
     """The model to evaluate, with `model.weights` or the published ones; `runs` bring their own."""
     loader: LoaderConfig = field(default_factory=LoaderConfig)
@@ -59,14 +59,14 @@ class EvaluateConfig(StudyConfig):
     """A file with the class of each of the model's outputs, one a line (its first word), by the names that
     the dataset has; null: the dataset's own classes in their order. ImageNet's 1,000 are wnids."""
     split: Annotated[str, one_of(*SPLITS, ALL)] = "val"
-    """`train`, `tune` or `val`, which are read from records and made if they are missing; or `all`: every
-    image that lies there, read from its file. No records are made, and nothing need be there to train on."""
+    """`train`, `tune` or `val`: read from records, which are made if they are missing. `all`: every image,
+    read from its file; no records are made, and no training split is needed."""
     groups: Annotated[list[int], _GROUPS] = field(default_factory=lambda: list(PAPER_GROUPS))
-    """Scan groups to look at; the original images (baseline) are always looked at, to compare with."""
+    """Scan groups to evaluate at; the original images (baseline) are always evaluated, to compare with."""
     decodes: Annotated[list[str], _DECODES] = field(default_factory=lambda: ["scaled"])
-    """Values of `loader.decode` to look at."""
+    """Values of `loader.decode` to evaluate at."""
     image_size: Annotated[int | None, or_null(at_least(1))] = None
-    """Pixels of a side of what networks see; null: of `runs` what they were looked at with, else 224."""
+    """Pixels of a side of the network's input; null: that of `runs` at their evaluation, else 224."""
     batch_size: Annotated[int, at_least(1)] = 50
     """Images that go through the network together."""
     device: str = "auto"
@@ -116,21 +116,21 @@ class ToleranceConfig(StudyConfig):
 
     task: TaskConfig = field(default_factory=TaskConfig)
     model: ModelConfig = MISSING
-    """The backbone, with pretrained weights; what its last linear layer is given are the features."""
+    """The backbone, with pretrained weights; features are the inputs of its last linear layer."""
     storage: StorageConfig = MISSING
-    """The storage that the answer is for: what its bandwidth and seeks make of the bytes."""
+    """The storage that the answer is for: its bandwidth and seeks turn bytes into seconds."""
     tracking: TrackingConfig = MISSING
     records: TranscodingConfig = field(default_factory=TranscodingConfig)
     groups: Annotated[list[int], _TWO_GROUPS] = field(default_factory=lambda: list(range(1, NUM_GROUPS + 1)))
     """Scan groups that are compared with the highest of them."""
     splits: Annotated[list[str], _SOME_SPLITS] = field(default_factory=lambda: ["train", "tune"])
-    """Whose images are looked at. Not val: the answer is a choice, and results are reported on val."""
+    """Splits to take images from. Not val: the answer is a choice, and results are reported on val."""
     max_images: Annotated[int | None, or_null(at_least(10))] = 2000
-    """A random subset of the images of these splits (null: all)."""
+    """Size of a random subset of the images of these splits (null: all)."""
     num_similarity_images: Annotated[int, at_least(0)] = 200
-    """Images of them whose crops are compared by MS-SSIM at every group (0: none)."""
+    """Images of the subset whose crops are compared by MS-SSIM at every group (0: none)."""
     margin: Annotated[float, MARGIN] = 0.01
-    """The loss of the task's headline that is accepted, as a share: 0.01 is one point."""
+    """Accepted loss of the primary metric, as a share: 0.01 is one point."""
     image_size: Annotated[int, at_least(32)] = 128
     """Pixels of a side of what the backbone sees: one centre crop of each image."""
     decode: Annotated[str, one_of(*DECODE_MODES)] = "scaled"
@@ -140,7 +140,7 @@ class ToleranceConfig(StudyConfig):
     num_folds: Annotated[int, at_least(2)] = NUM_FOLDS
     """Folds of the cross-validation."""
     num_inner_folds: Annotated[int, at_least(2)] = NUM_INNER_FOLDS
-    """Folds of the images that are trained on, by which the strength of regularisation is chosen."""
+    """Folds within the training images of a fold, to choose the strength of regularisation by."""
     strengths: Annotated[list[float], _POSITIVE] = field(default_factory=lambda: list(STRENGTHS))
     """Inverse strengths of regularisation to choose from (scikit-learn's `C`), the same at every group."""
     num_resamples: Annotated[int, at_least(100)] = NUM_RESAMPLES

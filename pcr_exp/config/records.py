@@ -25,7 +25,8 @@ from pcr_exp.redaction import HIDDEN, find_secret, redacted_text
 from pcr_exp.system.keys import key_of
 
 MAX_PIXELS = 120_000_000
-"""Above the largest images that cameras and telephones give (108 million); a decoder takes 2 GB for it."""
+"""Pixels; above the largest images that cameras and telephones give (108 million). A decoder takes 2 GB for
+it."""
 
 FIELD_KINDS = ("array", "boxes", "json", "mask", "text")
 """Kinds of bytes that travel with an image: see records/FORMAT.md."""
@@ -52,16 +53,16 @@ class RecordsConfig:
     """The client's own settings, such as `{endpoint: "http://...", region: ...}`, beside its environment
     (AWS_ENDPOINT_URL, AWS_REGION, ...). Secrets are refused, at any depth: they belong in the environment."""
     staging: Annotated[str, PATH] = "data/staging"
-    """Local folder in which records are made that go to an object store; what is there already is not made
-    again. It may be removed when they are there."""
+    """Local folder for records on their way to an object store; finished ones are not made again. It may be
+    removed once they have arrived."""
     on_error: Annotated[str, one_of("fail", "skip")] = "fail"
     """`fail` stops at the first image that cannot be stored faithfully; `skip` lists it in rejected.csv."""
     max_pixels: Annotated[int, at_least(1)] = MAX_PIXELS
-    """Images of more (width x height) are neither encoded nor decoded: a file of 20 kB may claim a thousand
-    million. Records that are finished stay without those that were rejected for it."""
+    """Largest image (width x height) that is encoded or decoded: a file of 20 kB may claim a thousand million
+    pixels. Finished records stay without images that were rejected for it."""
     on_change: Annotated[str, one_of("fail", "append", "reencode", "ignore")] = "fail"
-    """If images are not those any more that records were made of: `fail` says which; `append` adds records
-    of those that were added; `reencode` makes all anew; `ignore` uses the records as they are."""
+    """Reaction to images that changed since their records were made: `fail` names them; `append` adds records
+    of new images; `reencode` makes all anew; `ignore` uses the records as they are."""
     codec: str = SCANS["pcr"]
     """How images are cut into scan groups, as registered in `images.codec`; baseline records keep files whole
     in any case. Records of another codec than JPEG's lie in a folder of their own."""
@@ -131,17 +132,8 @@ def script_of_records(records: Mapping[str, Any]) -> ScanScript:
 
 
 _WITHOUT_EFFECT = (
-    "name",
-    "root",
-    "label",
-    "targets",
-    "max_tune_images",
-    "max_val_images",
-    "augment",
-    "paper",
-    "table",
-    "columns",
-    "on_error",
+    *("name", "root", "label", "targets", "max_tune_images", "max_val_images", "augment", "paper"),
+    *("table", "columns", "on_error"),
 )
 """Settings of a dataset that change no byte of its records: where its images and labels lie, and what is made
 of them."""
@@ -157,9 +149,7 @@ def records_name(dataset: DatasetConfig, codec: str = SCANS["pcr"], beside: Sequ
     """
     if isinstance(dataset, MixtureConfig):
         refuse_mixture(dataset)
-    fields = asdict(dataset)
-    for unrelated in _WITHOUT_EFFECT:
-        fields.pop(unrelated, None)
+    fields = {key: value for key, value in asdict(dataset).items() if key not in _WITHOUT_EFFECT}
     name = dataset.name
     if dataset.folds:  # records from before there were folds keep their names
         name += f"-fold_{dataset.fold}_of_{dataset.num_folds}"

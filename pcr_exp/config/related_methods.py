@@ -1,6 +1,6 @@
-"""The settings of related methods: data echoing, activations and gradients. What all variants share.
+"""Settings of related methods: data echoing, activations and gradients; of all variants alike.
 
-The variants themselves are `pcr_exp.loading.echo.variants`.
+The variants of echoing themselves are `pcr_exp.loading.echo.variants`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class EchoConfig:
     name: str = "none"
     """The variant, as it is registered."""
     factor: Annotated[float, at_least(1, "a number of uses, 1 or more")] = 1.0
-    """Uses per fresh item, e. Of 2.25, each is used twice, and a quarter of an epoch's items once more."""
+    """Uses per fresh item (e). With 2.25 each is used twice, and a quarter of an epoch's items once more."""
     buffer: Annotated[int, at_least(1, "at least 1, which does not shuffle")] = 1
     """Samples that are shuffled after they were repeated (1: repeats follow each other)."""
     repeat_groups: list[int] = field(default_factory=list)
@@ -41,12 +41,9 @@ class EchoConfig:
             same = "with echo=none; the same buffer without repeats is echo=example_before echo.factor=1"
             require(self.factor == 1, "echo.factor", self.factor, f"1 {same}")
             require(self.buffer == 1, "echo.buffer", self.buffer, f"1 {same}")
-        require(
-            not self.repeat_groups or self.decodes_repeats,
-            "echo.repeat_groups",
-            self.repeat_groups,
-            f"none with echo={self.name}; only echo=example_before decodes repeats again",
-        )
+        decodes = not self.repeat_groups or self.decodes_repeats
+        wanted = f"none with echo={self.name}; only echo=example_before decodes repeats again"
+        require(decodes, "echo.repeat_groups", self.repeat_groups, wanted)
         self._check_repeat_groups()
 
     def fit(self, num_groups: int) -> None:
@@ -69,20 +66,12 @@ class EchoConfig:
         return num_fresh
 
     def _check_repeat_groups(self) -> None:
-        groups = self.repeat_groups
-        require(
-            groups == sorted(set(groups)) and all(1 <= group <= NUM_GROUPS for group in groups),
-            "echo.repeat_groups",
-            groups,
-            f"scan groups in 1..{NUM_GROUPS}, each higher than the one before",
-        )
-        require(
-            len(groups) <= math.ceil(self.factor) - 1,
-            "echo.repeat_groups",
-            groups,
-            f"at most one group per repeat, and echo.factor={self.factor:g} makes "
-            f"{math.ceil(self.factor) - 1}",
-        )
+        groups, num_repeats = self.repeat_groups, math.ceil(self.factor) - 1
+        rising = groups == sorted(set(groups)) and all(1 <= group <= NUM_GROUPS for group in groups)
+        wanted = f"scan groups in 1..{NUM_GROUPS}, each higher than the one before"
+        require(rising, "echo.repeat_groups", groups, wanted)
+        wanted = f"at most one group per repeat, and echo.factor={self.factor:g} makes {num_repeats}"
+        require(len(groups) <= num_repeats, "echo.repeat_groups", groups, wanted)
 
 
 @dataclass(kw_only=True, slots=True)
@@ -100,7 +89,7 @@ class ActivationsConfig:
     initial_bound: Annotated[float, above(0)] = 1e-4
     """Largest error of an input value before the first adaptation. The paper's own is not known to us."""
     interval: Annotated[int, at_least(1)] = 1000
-    """W: updates between two looks at the layers."""
+    """Updates between two inspections of the layers (W)."""
     momentum_fraction: Annotated[float, above(0)] = 0.01
     """Accepted standard deviation of the gradient error, as a share of a weight's mean momentum."""
     error_model: Annotated[str, one_of("exact", "paper")] = "exact"
@@ -135,13 +124,13 @@ class NetworkConfig:
 
 @dataclass(kw_only=True, slots=True)
 class GradientsConfig:
-    """Messages between processes, and their way; a codec that has settings of its own adds them."""
+    """How gradients travel between processes; a codec may add settings of its own."""
 
     name: str = "none"
     """The codec, as it is registered."""
     mode: Annotated[str, one_of("ddp", "server")] = "ddp"
-    """`ddp`: every process sends its gradients to all, all take the same step. `server`: processes push
-    gradients to a parameter server (the first of them), which pulls them along by sending model changes."""
+    """`ddp`: every process sends its gradients to all, and all take the same step. `server`: processes push
+    gradients to a parameter server (the first process), and pull model changes from it."""
     min_values: Annotated[int, at_least(0)] = 256
     """Smaller tensors are sent as float32, as are all with fewer than two dimensions (norms, biases)."""
 

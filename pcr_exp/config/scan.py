@@ -23,14 +23,14 @@ GROUPS = any_each(
 
 @dataclass(kw_only=True, slots=True)
 class ScanConfig:
-    """Which bytes of each record are read. As it is, one scan group; a policy's own class says more."""
+    """The bytes to read of each record: one scan group, unless a policy's own class says more."""
 
     name: str = MISSING
     """The level's or policy's name in runs and figures."""
     encoding: Annotated[str, one_of("pcr", "baseline")] = "pcr"
     """`pcr`, or `baseline`: the original JPEG bytes in the same container."""
     group: int = NUM_GROUPS
-    """The scan group; of a policy the one that it begins with."""
+    """The scan group; for a policy the first one."""
 
     def __post_init__(self) -> None:
         check_fields(self, "scan")

@@ -215,10 +215,8 @@ def as_script(scans: Sequence[ScanOfScriptConfig]) -> ScanScript:
 
 def _default_scans() -> list[ScanOfScriptConfig]:
     return [
-        ScanOfScriptConfig(
-            components=list(scan.components), Ss=scan.first, Se=scan.last, Ah=scan.high, Al=scan.low
-        )
-        for scan in DEFAULT.scans
+        ScanOfScriptConfig(components=list(components), Ss=first, Se=last, Ah=high, Al=low)
+        for components, first, last, high, low in DEFAULT.scans
     ]
 
 
@@ -239,5 +237,5 @@ class ScanScriptConfig:
 
     @property
     def script(self) -> ScanScript:
-        """The same, to be hashed and compared."""
+        """The script, hashable and comparable."""
         return as_script(self.scans)

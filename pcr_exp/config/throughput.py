@@ -28,23 +28,18 @@ _WITH_BASELINE = Bound(lambda by_level: "baseline" in by_level, _FOR_SPEED_UPS)
 _DOLLARS = at_least(0, "dollars, 0 or more")
 
 
-def _is_positive(value: float) -> bool:
-    return value > 0
-
-
-_SIZES = each(_is_positive, "sizes above 0")
-_EPOCHS = each(_is_positive, "epochs above 0")
-_RATES = any_each(_is_positive, "at least one rate, all above 0")
+_SIZES, _EPOCHS, _LIMITS = (each(above(0).holds, f"{what} above 0") for what in ("sizes", "epochs", "limits"))
+_RATES = any_each(above(0).holds, "at least one rate, all above 0")
 
 
 @dataclass(kw_only=True, slots=True)
 class PlannedDataConfig:
-    """The cluster's training images: stated here, or read from the indexes of records on disk."""
+    """The cluster's training images: given here, or read from the indexes of records on disk."""
 
     name: str = MISSING
     """The images' name in figures."""
     records: str | None = None
-    """Folder of a split's records, with pcr/ and baseline/ in it: it has all numbers below. null: they are
+    """Folder of a split's records, with pcr/ and baseline/ in it, which has all numbers below; null: they are
     given here."""
     num_images: int | None = None
     """Images in an epoch."""
@@ -55,19 +50,11 @@ class PlannedDataConfig:
 
     def __post_init__(self) -> None:
         stated = bool(self.num_images and self.images_per_record and self.image_bytes)
-        require(
-            (self.records is None) == stated,
-            "plan.data.records",
-            self.records,
-            "a folder of records, or null and num_images, images_per_record and image_bytes beside it",
-        )
+        wanted = "a folder of records, or null and num_images, images_per_record and image_bytes beside it"
+        require((self.records is None) == stated, "plan.data.records", self.records, wanted)
         check_fields(self, "plan.data")
-        require(
-            not stated or "baseline" in self.image_bytes,
-            "plan.data.image_bytes",
-            self.image_bytes,
-            _FOR_SPEED_UPS,
-        )
+        has_baseline = not stated or "baseline" in self.image_bytes
+        require(has_baseline, "plan.data.image_bytes", self.image_bytes, _FOR_SPEED_UPS)
 
 
 @dataclass(kw_only=True, slots=True)
@@ -77,7 +64,7 @@ class PlanConfig:
     name: str = MISSING
     """The cluster's name in figures."""
     workers: Annotated[int, at_least(1)] = MISSING
-    """Each has its accelerator, and reads and decodes for it."""
+    """Workers, each with an accelerator that it reads and decodes for."""
     cores_per_worker: Annotated[float, above(0, "cores above 0")] = MISSING
     """CPU cores that decode."""
     model_images_per_s: Annotated[dict[str, float], _RATES] = MISSING
@@ -87,10 +74,10 @@ class PlanConfig:
     storage: StorageConfig = MISSING
     """Shared by all workers."""
     reads_in_flight: Annotated[int | None, or_null(at_least(1))] = None
-    """At most so many reads at once, for each worker; null: as many as our loader has for this storage."""
+    """Most reads at once, for each worker; null: as many as our loader has for this storage."""
     data: PlannedDataConfig = MISSING
     epochs_to_accuracy: Annotated[dict[str, float], _EPOCHS] = field(default_factory=dict)
-    """Epochs until the accuracy that is wanted, per scan level; none: no time to accuracy."""
+    """Epochs to the wanted accuracy, per scan level; none: no time to accuracy."""
     cost_per_gb: Annotated[float, _DOLLARS] = 0.0
     """Dollars that the storage's owner bills for 10^9 bytes read, such as egress."""
     cost_per_1000_requests: Annotated[float, _DOLLARS] = 0.0
@@ -104,7 +91,6 @@ class PlanConfig:
         check_fields(self, "plan")
 
 
-_LIMITS = each(_is_positive, "limits above 0")
 _PROCESSES = any_each(lambda count: count >= 1, "numbers of reading processes, at least 1")
 
 
@@ -115,10 +101,10 @@ class ThroughputConfig(RunnerConfig):
     dataset: DatasetConfig = MISSING
     """Its training images; `dataset.augment` is not used: all loaders do the same standard crop."""
     loader: LoaderConfig = field(default_factory=LoaderConfig)
-    """Ours; peers are given its num_workers and prefetch_batches."""
+    """Settings of our loader; peers are given its num_workers and prefetch_batches."""
     tracking: TrackingConfig = field(default_factory=no_tracking)
     scans: list[str] = MISSING
-    """Ours: baseline, group_1 to group_10."""
+    """Scan levels of our loader: baseline, group_1 to group_10."""
     decodes: list[str] = field(default_factory=list)
     """Values of `loader.decode` to measure side by side; none: that of `loader` alone."""
     antialiases: list[bool] = field(default_factory=list)
@@ -127,8 +113,8 @@ class ThroughputConfig(RunnerConfig):
     peers: list[str] = MISSING
     """Loaders of others; one that cannot run here is listed as absent, with the reason."""
     peers_python: Annotated[str | None, PATH] = None
-    """The Python interpreter that runs them, of an environment of their own: some want older versions of what
-    we use too. null: this one."""
+    """The Python interpreter that runs peers, of an environment of their own: some want older versions of our
+    packages. null: this one."""
     bound: bool = True
     """Also measure what decoding and cropping alone give, around every measurement of ours at full speed."""
     one_core: bool = False
@@ -148,7 +134,7 @@ class ThroughputConfig(RunnerConfig):
     repeats: Annotated[int, at_least(1)] = 5
     """Measurements of each loader, interleaved."""
     measure_s: Annotated[float, above(0, "seconds above 0")] = 2.0
-    """Each measurement takes as many whole epochs as this needs, at least one; of `validate`: its seconds."""
+    """Seconds of a measurement, in whole epochs, at least one; of `validate`: its seconds."""
     settle_s: Annotated[float, above(0, "seconds above 0")] = 1.0
     """Seconds before `validate` measures, in which loaders start and the first windows come."""
     cold_cache: bool = False

@@ -1,4 +1,4 @@
-"""The model, the optimiser, the schedule, and how often things are looked at."""
+"""Settings of the model, the optimiser, its schedule, and evaluation."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MILESTONES = Bound(
 
 @dataclass(kw_only=True, slots=True)
 class TaskConfig:
-    """How a model learns from the label, and the metric that judges it: `pcr_exp.training.task`."""
+    """How a model learns from the label, and its primary metric: `pcr_exp.training.task`."""
 
     name: str = "classification"
     """`classification`: by top-1; `balanced`: by balanced accuracy, with the recall of each class; `auc`: of
@@ -42,15 +42,15 @@ class TaskConfig:
 
 @dataclass(kw_only=True, slots=True)
 class TrainingConfig:
-    """The optimizer, its schedule, and how often things are looked at."""
+    """The optimizer, its schedule, and how often models are evaluated and saved."""
 
     epochs: Annotated[int, at_least(1)] = MISSING
     """Passes over the training images."""
     batch_size: Annotated[int, at_least(1)] = MISSING
     """Images that are normalised and go through the model together."""
     global_batch_size: int | None = None
-    """Images of an update, of all processes together (null: batch_size x world_size). A process that has more
-    of them than one batch adds up their gradients, so runs go on on another number of processes."""
+    """Images of an update, of all processes together (null: batch_size x world_size). A process with several
+    batches of it adds up their gradients, so a run can go on with another number of processes."""
     image_size: Annotated[int, at_least(1)] = MISSING
     """Pixels of a side of the crops that are trained on."""
     eval_image_size: Annotated[int, at_least(1)] = MISSING
@@ -88,12 +88,11 @@ class TrainingConfig:
     eval_every_epochs: Annotated[int, at_least(1)] = 1
     """Epochs between two evaluations."""
     eval_split: Annotated[str, one_of("val", "tune")] = "val"
-    """The images to evaluate on: `val`, which results are reported on, or `tune`, those to choose
-    settings by."""
+    """Images to evaluate on: `val`, which results are reported on, or `tune`, to choose settings by."""
     eval_groups: list[str] = field(default_factory=lambda: ["full"])
-    """At which fidelity they look, each an `eval` row of its own: `full`, the original files, which results,
-    targets and times are about; and, if wanted, `same`, the scan group of the last update; and `renewed`: in
-    full, after BatchNorm's statistics were measured anew on training images that were read in full."""
+    """Fidelities to evaluate at, an `eval` row for each. `full`: the original files, which results, targets
+    and times are about. `same`: the scan group of the last update. `renewed`: in full, with BatchNorm's
+    statistics measured anew on training images that are read in full."""
     log_every_steps: Annotated[int, at_least(1)] = 10
     """Updates between two rows of the training loss."""
     checkpoint_every_steps: Annotated[int | None, or_null(at_least(1))] = None
@@ -104,29 +103,26 @@ class TrainingConfig:
     """For runs that measure seconds and not accuracy: end after so many seconds of training, waiting and
     probes since the first update, without an evaluation unless one is due (null: train all epochs)."""
     exclusive: bool = False
-    """Wait until no other exclusive run of this user goes on on this host, for the sake of seconds that
-    count; other users' runs are not waited for. Accuracy does not depend on it; what others took of the CPU,
-    whoever they are, is in every run's rows (`others_cpu_share`)."""
+    """Wait until no other exclusive run of this user runs on this host, so that seconds count; other users'
+    runs are not waited for. Accuracy does not depend on it. Rows of every run say what others took of the CPU
+    (`others_cpu_share`)."""
     num_threads: Annotated[int | None, or_null(at_least(1))] = None
     """torch's CPU threads (null: the cores that decoding workers leave; on a GPU torch's own choice)."""
 
     def __post_init__(self) -> None:
         check_fields(self, "training")
         total = self.global_batch_size
-        require(
-            total is None or (total >= 1 and total % self.batch_size == 0),
-            "training.global_batch_size",
-            total,
-            f"null or a multiple of training.batch_size={self.batch_size}",
-        )
+        whole = total is None or (total >= 1 and total % self.batch_size == 0)
+        wanted = f"null or a multiple of training.batch_size={self.batch_size}"
+        require(whole, "training.global_batch_size", total, wanted)
         self._check_input_sizes()
         of_sgd = not self.nesterov or self.optimizer == "sgd"
         require(of_sgd, "training.nesterov", self.nesterov, "false with training.optimizer=adamw")
         plain = not self.nesterov or self.momentum > 0
         require(plain, "training.momentum", self.momentum, "above 0 with training.nesterov=true")
-        wanted = [group for group in EVAL_GROUPS if group in ("full", *self.eval_groups)]
-        order = "[full], and same or renewed behind it if wanted, in this order"
-        require(self.eval_groups == wanted, "training.eval_groups", self.eval_groups, order)
+        ordered = [group for group in EVAL_GROUPS if group in ("full", *self.eval_groups)]
+        wanted = "[full], and same or renewed behind it if wanted, in this order"
+        require(self.eval_groups == ordered, "training.eval_groups", self.eval_groups, wanted)
 
     def _check_input_sizes(self) -> None:
         sizes, milestones = self.input_sizes, self.input_milestones
@@ -160,28 +156,18 @@ class ModelConfig:
     weights: str | None = None
     """A local state dict (.pt / .pth)."""
     mean: list[float] | None = None
-    """Pixels, red, green and blue in [0, 1], are normalised to (pixels - mean) / std. null: as the weights
-    were trained (torchvision says it of its own, a run's checkpoint of itself); without any, ImageNet's."""
+    """Mean of red, green and blue in [0, 1]: the input is (pixels - mean) / std. null: that of the weights,
+    as torchvision or a run's checkpoint says it, else ImageNet's."""
     std: list[float] | None = None
-    """As mean: three numbers, null where the weights say it."""
+    """Standard deviation of red, green and blue; null as for mean."""
 
     def __post_init__(self) -> None:
-        require(
-            (self.mean is None) == (self.std is None),
-            "model.std" if self.std is None else "model.mean",
-            None,
-            "both model.mean and model.std, or neither",
-        )
+        both = (self.mean is None) == (self.std is None)
+        lacks = "model.std" if self.std is None else "model.mean"
+        require(both, lacks, None, "both model.mean and model.std, or neither")
+        wanted = "three finite numbers, for red, green and blue in [0, 1], such as [0.485, 0.456, 0.406]"
         for key, values in (("model.mean", self.mean), ("model.std", self.std)):
-            require(
-                values is None or (len(values) == 3 and all(math.isfinite(value) for value in values)),
-                key,
-                values,
-                "three finite numbers, for red, green and blue in [0, 1], such as [0.485, 0.456, 0.406]",
-            )
-        require(
-            self.std is None or all(value > 0 for value in self.std),
-            "model.std",
-            self.std,
-            "numbers above 0: pixels are divided by them",
-        )
+            fits = values is None or (len(values) == 3 and all(map(math.isfinite, values)))
+            require(fits, key, values, wanted)
+        divides = self.std is None or min(self.std) > 0
+        require(divides, "model.std", self.std, "numbers above 0: pixels are divided by them")

@@ -7,13 +7,14 @@ import platform
 import re
 import resource
 import shutil
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+
+import psutil
 
 from pcr_exp.errors import RecordError
 from pcr_exp.images import decoder as jpeg_decoder
@@ -100,7 +101,7 @@ def _part_decoder() -> Finding:
 
 
 def _own_libraries() -> Iterator[Finding]:
-    """Those in C, which were built with the package where that could be."""
+    """Our libraries in C, which are built with the package where a compiler is there."""
     decoder = find_decoder()
     for what, library, path, instead in (
         (
@@ -137,9 +138,7 @@ def _with_version(path: str) -> str:
 
 def _machine() -> Iterator[Finding]:
     yield Finding("cores", f"{num_cores()} for this process, of {os.cpu_count()}")
-    memory = _memory_bytes()
-    if memory is not None:
-        yield Finding("memory", f"{memory / GIB:.1f} GiB available")
+    yield Finding("memory", f"{_memory_bytes() / GIB:.1f} GiB available")
     yield _shared_memory(Path("/dev/shm"))
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     few = soft != resource.RLIM_INFINITY and soft < _WANTED_OPEN_FILES
@@ -192,12 +191,9 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _memory_bytes() -> int | None:
-    """Available memory by Linux, or the limit of this control group if that is lower."""
-    if sys.platform != "linux":
-        return None
-    fields = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
-    available = int(fields["MemAvailable"].split()[0]) * 1024
+def _memory_bytes() -> int:
+    """Available memory, or the limit of this control group if that is lower."""
+    available = int(psutil.virtual_memory().available)
     limit = Path("/sys/fs/cgroup/memory.max")
     text = limit.read_text().strip() if limit.exists() else "max"
     return available if text == "max" else min(available, int(text))

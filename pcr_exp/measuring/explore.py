@@ -29,7 +29,7 @@ from pcr_exp.records.single import SingleImages
 IMAGES_PER_CLASS = 4
 """About so many of each class that is shown: not all classes are, where images are few."""
 _CROP_QUALITY = 92
-"""Of WebP: a crop of 224 px takes some 20 kB, and none of its pixels is off by what an eye would see."""
+"""Quality of WebP: a crop of 224 px takes some 20 kB, and no eye sees a difference."""
 _MOST_LOOKED_AT = 4096
 """Images of records that are chosen from: more would take a read of every record."""
 
@@ -129,8 +129,13 @@ def choose_by_class(
     while not named and len(chosen) < len(there) and sum(len(members[one]) for one in chosen) < num_images:
         chosen = [there[i] for i in spread_evenly(len(there), min(len(there), num_classes))]
         num_classes += 1
-    in_turn = chain.from_iterable(zip_longest(*(members[label] for label in chosen)))
-    return [name for name in in_turn if name is not None][:num_images]
+    return in_turn(*(members[label] for label in chosen))[:num_images]
+
+
+def in_turn(*lists: Sequence[str]) -> list[str]:
+    """One of each list, then the next of each; none twice."""
+    every = chain.from_iterable(zip_longest(*lists))
+    return list(dict.fromkeys(name for name in every if name is not None))
 
 
 class SeenImage(NamedTuple):
@@ -141,9 +146,9 @@ class SeenImage(NamedTuple):
     width_px: int
     height_px: int
     pieces: list[bytes]
-    """What each group adds to the file, whose end is EOI."""
+    """The bytes that each group adds to the file, whose end is EOI."""
     ms_ssim: list[float | None]
-    """Of the whole image against all groups; None where it is smaller than a window of MS-SSIM."""
+    """MS-SSIM of the whole image against all groups; None where the image is smaller than a window."""
     crops: list[bytes]
     """WebP files: what the network is given."""
     crop_ms_ssim: list[float | None]
@@ -172,7 +177,7 @@ class Explored:
     """Images that were wanted too, and for which there was no room."""
 
     def decode_images_per_s(self) -> list[float]:
-        """What one core decodes and crops, at each group."""
+        """The rate of one core that decodes and crops, at each group."""
         seconds = np.sum([image.decode_s for image in self.seen], axis=0)
         return [len(self.seen) / total for total in np.maximum(seconds, 1e-9).tolist()]
 
@@ -204,16 +209,24 @@ def explore_images(
         RecordError: no image can be shown.
     """
     decoder = images.codec.open_decoder(crops.decode, images.max_pixels)
-    look = _Look(images, tuple(groups), decoder, eval_transform(crops))
+    transform = eval_transform(crops)
+
+    def look(name: str) -> SeenImage | str:
+        try:
+            return _seen(images, name, groups, decoder, transform)
+        except (ImageError, RecordError) as error:
+            return str(error)
+
     seen: list[SeenImage] = []
     left_out: dict[str, str] = {}
     room = max_bytes
     num_done = 0
     with ThreadPoolExecutor(num_threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
         for first in range(0, len(ids), num_threads):
-            for found in pool.map(look, ids[first : first + num_threads]):
-                if isinstance(found, _LeftOut):
-                    left_out[found.id] = found.reason
+            names = ids[first : first + num_threads]
+            for name, found in zip(names, pool.map(look, names), strict=True):
+                if isinstance(found, str):
+                    left_out[name] = found
                 elif room < found.page_bytes:
                     room = 0
                     break
@@ -230,54 +243,33 @@ def explore_images(
     return Explored(seen, left_out, len(ids) - num_done)
 
 
-class _LeftOut(NamedTuple):
-    id: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Look:
-    images: StoredImages
-    groups: tuple[int, ...]
-    decoder: Decoder
-    transform: EvalTransform
-
-    def __call__(self, name: str) -> SeenImage | _LeftOut:
-        try:
-            return self._seen(name)
-        except (ImageError, RecordError) as error:
-            return _LeftOut(name, str(error))
-
-    def _seen(self, name: str) -> SeenImage:
-        images = self.images
-        pieces = images.read(name)
-        files = [b"".join(images.codec.join(pieces[:group])) for group in self.groups]
-        if not files[0].startswith(SOI) or not files[0].endswith(EOI):
-            raise ImageError(f"{name}: a browser cannot show images of the codec {images.codec.name!r}.")
-        frame = read_frame(files[-1])
-        crops, seconds = self._crops(files, name)
-        whole = [decode(file, name, images.max_pixels) for file in files]
-        return SeenImage(
-            name,
-            images.labels[name],
-            frame.width_px,
-            frame.height_px,
-            [b"".join(pieces[first:end]) for first, end in pairwise((0, *self.groups))],
-            _similarities(whole),
-            [_as_webp(crop) for crop in crops],
-            _similarities(crops),
-            seconds,
-        )
-
-    def _crops(self, files: Sequence[bytes], name: str) -> tuple[list[Pixels], list[float]]:
-        crops, seconds = [], []
-        for group, file in zip(self.groups, files, strict=True):
-            crop: Pixels = np.empty((self.transform.image_size, self.transform.image_size, 3), np.uint8)
-            started_s = time.thread_time()
-            self.transform(self.decoder(file, group, f"{name} (scan group {group})"), (), crop)
-            seconds.append(time.thread_time() - started_s)
-            crops.append(crop)
-        return crops, seconds
+def _seen(
+    images: StoredImages, name: str, groups: Sequence[int], decoder: Decoder, transform: EvalTransform
+) -> SeenImage:
+    pieces = images.read(name)
+    files = [b"".join(images.codec.join(pieces[:group])) for group in groups]
+    if not files[0].startswith(SOI) or not files[0].endswith(EOI):
+        raise ImageError(f"{name}: a browser cannot show images of the codec {images.codec.name!r}.")
+    frame = read_frame(files[-1])
+    crops, seconds = [], []
+    for group, file in zip(groups, files, strict=True):
+        crop: Pixels = np.empty((transform.image_size, transform.image_size, 3), np.uint8)
+        started_s = time.thread_time()
+        transform(decoder(file, group, f"{name} (scan group {group})"), (), crop)
+        seconds.append(time.thread_time() - started_s)
+        crops.append(crop)
+    whole = [decode(file, name, images.max_pixels) for file in files]
+    return SeenImage(
+        name,
+        images.labels[name],
+        frame.width_px,
+        frame.height_px,
+        [b"".join(pieces[first:end]) for first, end in pairwise((0, *groups))],
+        _similarities(whole),
+        [_as_webp(crop) for crop in crops],
+        _similarities(crops),
+        seconds,
+    )
 
 
 def _similarities(pixels: Sequence[Pixels]) -> list[float | None]:

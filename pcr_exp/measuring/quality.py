@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -49,23 +50,20 @@ def measure_quality(
     total = min(max_images, records.index.num_samples)
     if total == 0:
         raise RecordError(f"{_name(records)} holds no images, so there is nothing to measure.")
-    rows: dict[int, list[dict]] = {}
-    with ThreadPoolExecutor(num_workers, initializer=torch.set_num_threads, initargs=(1,)) as workers:
-        futures = {
-            workers.submit(
-                _measure_image, sample_id, jpeg, groups, records.index.num_groups, records.max_pixels
-            ): position
-            for position, (sample_id, jpeg) in enumerate(chosen_images(records, total))
-        }
-        try:
-            for done, future in enumerate(as_completed(futures), start=1):
-                rows[futures[future]] = future.result()
-                progress(done, total)
-        except BaseException:
-            workers.shutdown(wait=True, cancel_futures=True)
-            raise
-    in_order = [row for position in sorted(rows) for row in rows[position]]
-    return pd.DataFrame(in_order, columns=QUALITY_COLUMNS)
+    num_groups, max_pixels = records.index.num_groups, records.max_pixels
+
+    def work(image: tuple[str, bytes]) -> list[dict]:
+        return _measure_image(*image, groups, num_groups, max_pixels)
+
+    rows: list[dict] = []
+    pool = ThreadPoolExecutor(num_workers, initializer=torch.set_num_threads, initargs=(1,))
+    try:
+        for done, found in enumerate(pool.map(work, chosen_images(records, total)), start=1):
+            rows += found
+            progress(done, total)
+    finally:
+        pool.shutdown(cancel_futures=True)
+    return pd.DataFrame(rows, columns=QUALITY_COLUMNS)
 
 
 def spread_evenly(num_samples: int, num_chosen: int) -> np.ndarray:
@@ -157,13 +155,23 @@ def measure_crops(
     groups = sorted(set(groups))
     for group in groups:
         records.index.check_group(group)
+    decoders = {mode: open_decoder(mode, "pcr", records.max_pixels) for mode in {*modes, "libjpeg"}}
     transform = TrainTransform(image_size, AugmentConfig(horizontal_flip=False))
-    total = min(max_images, records.index.num_samples)
+
+    def crop(file: bytes, name: str, group: int, mode: str, draws: Sequence[float]) -> Pixels:
+        out: Pixels = np.empty((image_size, image_size, 3), dtype=np.uint8)
+        transform(decoders[mode](file, group, name), draws, out)
+        return out
+
+    total, num_groups = min(max_images, records.index.num_samples), records.index.num_groups
     rows = []
     for number, (sample_id, jpeg) in enumerate(chosen_images(records, total)):
         draws = stream(seed, Purpose.AUGMENTATION, 0, 0, number).random(transform.num_draws).tolist()
-        for group, mode, crop, reference in _crops(jpeg, sample_id, groups, modes, transform, draws, records):
-            measured = ms_ssim(reference, crop)
+        pieces = group_pieces(split_scans(jpeg), num_groups)
+        reference = crop(jpeg, sample_id, num_groups, "libjpeg", draws)
+        for group, mode in product(groups, modes):
+            seen = crop(join_pieces(pieces[:group]), sample_id, group, mode, draws)
+            measured = ms_ssim(reference, seen)
             rows.append((sample_id, group, mode, measured.value, measured.num_scales))
         progress(number + 1, total)
     return pd.DataFrame(rows, columns=CROP_COLUMNS)
@@ -183,27 +191,3 @@ def summarise_crops(crops: pd.DataFrame) -> pd.DataFrame:
             table[f"{mode}_minus_libjpeg"] = difference.mean()
             table[f"{mode}_minus_libjpeg_sem"] = difference.sem()
     return table.reset_index()
-
-
-def _crops(
-    jpeg: bytes,
-    name: str,
-    groups: Sequence[int],
-    modes: Sequence[str],
-    transform: TrainTransform,
-    draws: Sequence[float],
-    records: RecordSet,
-) -> Iterator[tuple[int, str, Pixels, Pixels]]:
-    """(group, mode, crop, the crop of the whole file)."""
-    num_groups = records.index.num_groups
-    pieces = group_pieces(split_scans(jpeg), num_groups)
-
-    def crop(jpeg: bytes, group: int, mode: str) -> Pixels:
-        out: Pixels = np.empty((transform.image_size, transform.image_size, 3), dtype=np.uint8)
-        transform(open_decoder(mode, "pcr", records.max_pixels)(jpeg, group, name), draws, out)
-        return out
-
-    reference = crop(jpeg, num_groups, "libjpeg")
-    for group in groups:
-        for mode in modes:
-            yield group, mode, crop(join_pieces(pieces[:group]), group, mode), reference

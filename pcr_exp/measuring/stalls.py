@@ -59,7 +59,7 @@ class Stalls:
 
     @property
     def fetch_share(self) -> float | None:
-        """That part of it which goes when the bytes are in memory; None if that was not measured."""
+        """The part of the stalls that goes when the bytes are in memory; None if not measured."""
         if self.warm_images_per_s is None:
             return None
         return _longer_share(self.together_images_per_s, self.warm_images_per_s)

@@ -127,10 +127,7 @@ def check_asked(config: EvaluateConfig, runs: Sequence[FinishedRun]) -> None:
                 dataset["augment"]["eval_crop_fraction"],
                 config.dataset.augment.eval_crop_fraction,
             ),
-            "loader.antialias": (
-                run.settings["loader"].get("antialias", False),
-                config.loader.antialias,
-            ),
+            "loader.antialias": (run.settings["loader"].get("antialias", False), config.loader.antialias),
         }
         if config.classes is not None:
             del pairs["dataset.label"]  # what the photographs' labels are called is theirs

@@ -350,7 +350,7 @@ def settle_page_cache(config: TrainConfig, data: RunData) -> float | None:
 
 @contextmanager
 def as_found(config: TrainConfig, records: RecordSet, num_images: int) -> Iterator[None]:
-    """After the block has read a split's first images, let go of files that were not in memory before."""
+    """After the block has read a split's first images, drop files that were not cached before."""
     files = []
     for path, record in zip(_record_files(config, records), records.index.records, strict=False):
         if num_images > 0:

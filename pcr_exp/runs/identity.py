@@ -65,7 +65,7 @@ def run_id(config: TrainConfig, images: str) -> str:
     """Return the run's name, such as `photos-focus-resnet18-group_5-hdd-s0-1a2b3c4d`.
 
     The eight hex digits are a key of `identity`. Scan, storage and network are called by what they are, not
-    by the preset that they were changed from. A neighbour of PCR, such as echo, is named before the seed if
+    by the preset that they were changed from. A related method, such as echo, is named before the seed if
     there is one.
 
     Args:

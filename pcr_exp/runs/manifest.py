@@ -26,6 +26,12 @@ from pcr_exp.training.task import headline_of, target_of
 
 T = TypeVar("T")
 STATUSES = ("running", "finished", "failed", "interrupted")
+_OF_THE_SESSION = ("command", "git_sha", "git_dirty", "packages", "python", "cpu", "num_cores", "gpu")
+_GOES_ON = (
+    *("scan_group", "started_at", "quality", "records_key"),
+    *("train_fingerprint", "tune_fingerprint", "val_fingerprint"),
+)
+"""Facts of a run's first session that hold for those that continue it."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -109,37 +115,24 @@ def new_manifest(
         images: Key of the images of all splits.
     """
     session = new_session(config, device)
-    now = session.started_at
+    kept = {} if previous is None else {key: getattr(previous, key) for key in _GOES_ON}
     return Manifest(
         run_id=name,
         status="running",
-        command=session.command,
-        git_sha=session.git_sha,
-        git_dirty=session.git_dirty,
-        packages=session.packages,
-        python=session.python,
-        cpu=session.cpu,
-        num_cores=session.num_cores,
-        gpu=session.gpu,
+        **{key: getattr(session, key) for key in _OF_THE_SESSION},
         seed=config.seed,
         dataset=config.dataset.name,
         label=config.dataset.label,
         model=config.model.name,
         encoding=config.scan.encoding,
-        scan_group=previous.scan_group if previous else config.scan.group,
         target=target_of(config),
         headline=headline_of(config.task).name,
         numerics=NUMERICS,
         images_key=images,
         component_code=component_code(config),
-        records_key=previous.records_key if previous else None,
-        train_fingerprint=previous.train_fingerprint if previous else None,
-        tune_fingerprint=previous.tune_fingerprint if previous else None,
-        val_fingerprint=previous.val_fingerprint if previous else None,
-        quality=previous.quality if previous else [],
-        started_at=previous.started_at if previous else now,
-        resumed_at=[*previous.resumed_at, now] if previous else [],
-        sessions=[*previous.sessions, session] if previous else [session],
+        resumed_at=[*previous.resumed_at, session.started_at] if previous else [],
+        sessions=[*(previous.sessions if previous else []), session],
+        **{"scan_group": config.scan.group, "started_at": session.started_at, **kept},
     )
 
 

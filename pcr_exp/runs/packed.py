@@ -16,7 +16,7 @@ import csv
 import io
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -48,13 +48,13 @@ def is_packed(folder: Path) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _RawSet:
-    """The two files' content, unchanged: to write them again with more runs changes no other line."""
+class _Raw:
+    """A run as the two files have it, unchanged: to write them again with more runs changes no other line."""
 
-    entries: dict[str, dict[str, Any]]
-    """By run id: `manifest` and `config`."""
-    rows: dict[str, list[Row]]
-    manifests: dict[str, Manifest]
+    entry: dict[str, Any]
+    """`manifest` and `config`."""
+    rows: list[Row]
+    manifest: Manifest = field(compare=False)
 
 
 def pack_runs(runs_root: Path, out: Path, *, add: bool = False) -> list[str]:
@@ -77,16 +77,16 @@ def pack_runs(runs_root: Path, out: Path, *, add: bool = False) -> list[str]:
         StorageError: the disk is full or refuses.
     """
     found = _finished(runs_root)
-    if not found.entries:
+    if not found:
         raise RunError(f"{runs_root} holds no finished run: wanted a folder of run directories to pack.")
     adds = add and is_packed(out)
     packed = _together(_read_raw(out), found, out) if adds else found
     predictions = (predictions_below(out) if adds else {}) | predictions_below(runs_root)
-    declared = {column.name: column for run in packed.manifests.values() for column in run.columns}
-    ids = sorted(packed.entries)
+    declared = {column.name: column for run in packed.values() for column in run.manifest.columns}
+    ids = sorted(packed)
     make_folder(out)
-    table = rows_to_csv({run_id: packed.rows[run_id] for run_id in ids}, with_declared([*declared.values()]))
-    entries = {run_id: packed.entries[run_id] for run_id in ids}
+    table = rows_to_csv({run_id: packed[run_id].rows for run_id in ids}, with_declared([*declared.values()]))
+    entries = {run_id: packed[run_id].entry for run_id in ids}
     write_atomic(out / ROWS_FILE, [table.encode()])
     if kept := {run_id: predictions[run_id] for run_id in ids if run_id in predictions}:
         write_predictions(out / PREDICTIONS_FILE, kept)
@@ -96,33 +96,30 @@ def pack_runs(runs_root: Path, out: Path, *, add: bool = False) -> list[str]:
     return ids
 
 
-def _finished(runs_root: Path) -> _RawSet:
-    """Finished runs below a folder, in folders of their own and packed."""
-    found = _RawSet({}, {}, {})
+def _finished(runs_root: Path) -> dict[str, _Raw]:
+    """Finished runs below a folder by their ids, in folders of their own and packed."""
+    found = {}
     folders = sorted(path for path in runs_root.iterdir() if path.is_dir()) if runs_root.is_dir() else []
     for directory in map(RunDirectory, folders):
         if not directory.config_path.exists() or directory.status != "finished":
             continue
-        run_id = directory.path.name
-        found.manifests[run_id] = manifest = read_manifest(directory.manifest_path)
+        manifest = read_manifest(directory.manifest_path)
         read_rows(directory.rows_path, with_declared(manifest.columns))  # refuses what is damaged
-        found.rows[run_id] = [json.loads(line) for line in directory.rows_path.read_text().splitlines()]
-        found.entries[run_id] = {
-            "manifest": json.loads(directory.manifest_path.read_text()),
-            "config": directory.config(),
-        }
+        rows = [json.loads(line) for line in directory.rows_path.read_text().splitlines()]
+        entry = {"manifest": json.loads(directory.manifest_path.read_text()), "config": directory.config()}
+        found[directory.path.name] = _Raw(entry, rows, manifest)
     return _together(_read_raw(runs_root), found, runs_root) if is_packed(runs_root) else found
 
 
-def _together(one: _RawSet, other: _RawSet, where: Path) -> _RawSet:
+def _together(one: Mapping[str, _Raw], other: Mapping[str, _Raw], where: Path) -> dict[str, _Raw]:
     """Both sets as one; a run of both must be the same in both."""
-    for run_id in one.entries.keys() & other.entries.keys():
-        if one.entries[run_id] != other.entries[run_id] or one.rows[run_id] != other.rows[run_id]:
+    for run_id in one.keys() & other.keys():
+        if one[run_id] != other[run_id]:
             raise RunError(
                 f"{where} has another {run_id} packed already, so this one is not added. Pack runs without "
                 "it, or, to replace the set, all of its runs into a new folder."
             )
-    return _RawSet(one.entries | other.entries, one.rows | other.rows, one.manifests | other.manifests)
+    return {**one, **other}
 
 
 def read_packed(folder: Path) -> list[PackedRun]:
@@ -132,18 +129,15 @@ def read_packed(folder: Path) -> list[PackedRun]:
         RunError: a file is missing or damaged, a manifest or a row is wrong, or the two files are not of the
             same runs; the message names the file.
     """
-    packed = _read_raw(folder)
-    return [
-        PackedRun(
-            manifest,
-            packed.entries[run_id]["config"],
-            _checked(packed.rows[run_id], with_declared(manifest.columns), f"{folder / ROWS_FILE}, {run_id}"),
-        )
-        for run_id, manifest in sorted(packed.manifests.items())
-    ]
+    runs = []
+    for run_id, raw in sorted(_read_raw(folder).items()):
+        columns = with_declared(raw.manifest.columns)
+        rows = _checked(raw.rows, columns, f"{folder / ROWS_FILE}, {run_id}")
+        runs.append(PackedRun(raw.manifest, raw.entry["config"], rows))
+    return runs
 
 
-def _read_raw(folder: Path) -> _RawSet:
+def _read_raw(folder: Path) -> dict[str, _Raw]:
     runs_path, rows_path = folder / RUNS_FILE, folder / ROWS_FILE
     try:
         runs = json.loads(runs_path.read_text())
@@ -161,9 +155,10 @@ def _read_raw(folder: Path) -> _RawSet:
     }
     columns = {run_id: with_declared(manifest.columns) for run_id, manifest in manifests.items()}
     try:
-        return _RawSet(entries, rows_from_csv(text, columns), manifests)
+        rows = rows_from_csv(text, columns)
     except RunError as error:
         raise RunError(f"{rows_path}, {error}") from error
+    return {run_id: _Raw(entry, rows[run_id], manifests[run_id]) for run_id, entry in entries.items()}
 
 
 def _checked(written: Sequence[Row], columns: Sequence[Column], where: str) -> list[Row]:
@@ -195,7 +190,10 @@ def rows_to_csv(rows: Mapping[str, Sequence[Row]], columns: Sequence[Column] = C
     writer.writerow(["run_id", *names])
     for run_id, written in rows.items():
         for row in written:
-            cells = {name: value if name in words else _json(value) for name, value in row.items()}
+            cells = {
+                name: value if name in words else json.dumps(value, allow_nan=False)
+                for name, value in row.items()
+            }
             writer.writerow([run_id, *(cells.get(name, "") for name in names)])
     return text.getvalue()
 
@@ -232,10 +230,6 @@ def rows_from_csv(text: str, columns: Mapping[str, Sequence[Column]]) -> dict[st
 
 def _words(columns: Sequence[Column]) -> set[str]:
     return {"kind"} | {column.name for column in columns if column.kind == "word"}
-
-
-def _json(value: object) -> str:
-    return json.dumps(value, allow_nan=False)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

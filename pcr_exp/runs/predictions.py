@@ -153,7 +153,7 @@ def image_hash(image_id: str) -> int:
 
 
 def open_predictions(data: RunData, config: TrainConfig) -> Predictions:
-    """Those of a run that begins, without any evaluation.
+    """Predictions of a run that begins, without any evaluation.
 
     Raises:
         PcrExpError: a record cannot be read, or is damaged.

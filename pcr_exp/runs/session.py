@@ -242,8 +242,8 @@ def open_session(
     )
     model = open_model(config.model, task.num_outputs)
     eval_split, eval_px = config.training.eval_split, config.training.eval_image_size
-    looked_at = sorted({eval_split, *(["tune"] if config.scan.uses_tune_split else [])})
-    _check_model(config, data, model, processes, looked_at)
+    splits = sorted({eval_split, *(["tune"] if config.scan.uses_tune_split else [])})
+    _check_model(config, data, model, processes, splits)
     require_tuning(config.scan, data.tune.index.num_samples)
     consensus = open_consensus(torch.device("cpu"))  # where processes talk, whatever they compute on
     inputs = PolicyInputs(config.seed, consensus, data.train.index, data.train.storage.counts)
@@ -253,12 +253,11 @@ def open_session(
     of_index = counts()
     trainer = _open_trainer(config, task, model, device, processes)
     with closing(training_loader(config, data, policy, processes)) as loader, ExitStack() as others:
-        looking = {
-            split: others.enter_context(closing(validation_loader(config, data, split)))
-            for split in looked_at
+        loaders = {
+            split: others.enter_context(closing(validation_loader(config, data, split))) for split in splits
         }
-        tuning = ValidationBatches(looking["tune"], eval_px) if "tune" in looking else ()
-        full = ValidationBatches(looking[eval_split], eval_px, processes=processes)
+        tuning = ValidationBatches(loaders["tune"], eval_px) if "tune" in loaders else ()
+        full = ValidationBatches(loaders[eval_split], eval_px, processes=processes)
         validated = _images_of_sources(getattr(data, eval_split))
         counted = [column(name) for name in validated for column in (images_column, bytes_column)]
         yield Session(
@@ -298,7 +297,7 @@ def _images_of_sources(records: RecordSet) -> dict[str, int]:
 
 
 def _check_model(
-    config: TrainConfig, data: RunData, model: nn.Module, processes: Processes, looked_at: Sequence[str]
+    config: TrainConfig, data: RunData, model: nn.Module, processes: Processes, splits: Sequence[str]
 ) -> None:
     """Raise ConfigError unless the model takes the batches that it would get."""
     training = config.training
@@ -311,7 +310,7 @@ def _check_model(
     mixture = epoch_mixture(config, data)
     num_used = data.train.index.num_samples if mixture is None else len(mixture)
     num_train = config.echo.num_samples(share.samples_per_slot(num_used))
-    numbers = [{"val": data.val, "tune": data.tune}[split].index.num_samples for split in looked_at]
+    numbers = [{"val": data.val, "tune": data.tune}[split].index.num_samples for split in splits]
     check_model(
         model,
         config.model.name,

@@ -39,7 +39,7 @@ class SessionFacts:
     """Updates that were done when it began to train; None: it ended before."""
     command: str
     settings: dict[str, Any]
-    """Those that change seconds alone, as they were given."""
+    """Settings that change seconds alone, as they were given."""
     device: str
     cpu: str
     num_cores: int
@@ -93,13 +93,7 @@ def timing_settings(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def timing_key(
-    settings: Mapping[str, Any],
-    *,
-    device: str,
-    cpu: str,
-    num_cores: int,
-    gpu: str | None,
-    code: str,
+    settings: Mapping[str, Any], *, device: str, cpu: str, num_cores: int, gpu: str | None, code: str
 ) -> str:
     """Return eight hex digits: seconds of two runs can be compared if theirs are equal.
 

@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from pcr_exp.config.commands import TrackingConfig
 from pcr_exp.errors import ConfigError
@@ -35,8 +35,8 @@ START_TIMEOUT_S, FINISH_TIMEOUT_S = 20.0, 30.0
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
-class Tracker(Protocol):
-    """Shows a run elsewhere. The run directory stays the source of every result."""
+class Tracker:
+    """Shows a run elsewhere: as it is, nowhere. The run directory stays the source of every result."""
 
     def log(self, row: Mapping[str, Any]) -> None:
         """Show a row: of a run, or of kind `quality` with a `group`."""
@@ -57,28 +57,6 @@ class Tracker(Protocol):
         """End; to be called once, whatever happened."""
 
 
-class NoTracker:
-    """Shows nothing, starts nothing."""
-
-    def log(self, row: Mapping[str, Any]) -> None:
-        pass
-
-    def figure(self, name: str, path: Path) -> None:
-        pass
-
-    def table(self, name: str, path: Path) -> None:
-        pass
-
-    def artifact(self, name: str, files: Iterable[Path]) -> None:
-        pass
-
-    def summary(self, values: Mapping[str, Any]) -> None:
-        pass
-
-    def finish(self, *, failed: bool = False) -> None:
-        pass
-
-
 def open_tracker(config: TrackingConfig, run_id: str, folder: Path, run_config: Mapping[str, Any]) -> Tracker:
     """Return the tracker that the configuration names.
 
@@ -90,11 +68,11 @@ def open_tracker(config: TrackingConfig, run_id: str, folder: Path, run_config: 
             The tracker is not told the secrets in it.
     """
     if config.name == "none":
-        return NoTracker()
+        return Tracker()
     return WandbTracker(config, run_id, folder, redacted(run_config))
 
 
-class WandbTracker:
+class WandbTracker(Tracker):
     """Curves of a run, its configuration, figures as images, tables, and files as artifacts.
 
     Rows are `train/*`, `eval/*`, `eval_same/*` (evaluations at the scan group of training), `policy/*` and
@@ -168,8 +146,8 @@ class WandbTracker:
 
     def log(self, row: Mapping[str, Any]) -> None:
         """Log each column as `<kind>/<column>`, with `step` and `time_s`."""
-        looked_at = row.get("eval_group", "full")
-        kind = row["kind"] if looked_at == "full" else f"{row['kind']}_{looked_at}"
+        eval_group = row.get("eval_group", "full")
+        kind = row["kind"] if eval_group == "full" else f"{row['kind']}_{eval_group}"
         values = {f"{kind}/{name}": value for name, value in row.items() if name not in ("kind", "step")}
         if "step" in row:
             values["step"] = row["step"]

@@ -65,14 +65,8 @@ class Evaluation:
 class ValidationBatches:
     """Validation batches, as often as they are asked for: all of them, or a process's share."""
 
-    def __init__(
-        self,
-        loader: RecordLoader,
-        image_size: int,
-        cache_bytes: int | None = None,
-        processes: Processes | None = None,
-    ) -> None:
-        """Keep the images if they fit in `cache_bytes`, or CACHE_BYTES: image_size^2 x 3 bytes for each.
+    def __init__(self, loader: RecordLoader, image_size: int, processes: Processes | None = None) -> None:
+        """Keep the images if they fit in CACHE_BYTES: image_size^2 x 3 bytes for each.
 
         With `processes` these are a run of whole batches, which follows that of the process before.
         """
@@ -82,9 +76,8 @@ class ValidationBatches:
         self._first, self._end = rank * num_batches // world_size, (rank + 1) * num_batches // world_size
         self.cached: list[Batch] | None = None
         """All of them, once they have been asked for, if they fit."""
-        most = CACHE_BYTES if cache_bytes is None else cache_bytes
         share = (self._end - self._first) / num_batches
-        self._fits = share * loader.num_samples * image_size**2 * 3 <= most
+        self._fits = share * loader.num_samples * image_size**2 * 3 <= CACHE_BYTES
 
     def __iter__(self) -> Iterator[Batch]:
         if self.cached is not None:
@@ -110,7 +103,7 @@ class Validation:
         self._data = data
         self._full = full
         self._at_group: dict[int, list[Batch]] = {}
-        """Those of the last scan group that was asked for: a run's group seldom changes."""
+        """Batches of the last scan group that was asked for: a run's group seldom changes."""
         self._renewing: list[Batch] | None = None
         """Training images in full, once they have been asked for."""
 

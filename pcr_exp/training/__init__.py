@@ -1,1 +1,1 @@
-"""What learns: models, the loop, the clocks, checkpoints."""
+"""Training: models, the loop, the clocks, checkpoints."""

@@ -1,4 +1,4 @@
-"""What a model is worth on data it has not seen."""
+"""Evaluation of a model on images that it was not trained on."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 class LabelledImages(Protocol):
-    """What evaluation needs of a batch."""
+    """A batch, as evaluation uses it."""
 
     @property
     def images(self) -> Tensor:
@@ -33,7 +33,7 @@ class LabelledImages(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Evaluated:
-    """What a process found on its share of the images."""
+    """The result of one process, on its share of the images."""
 
     tallies: list[Tally]
     """One per batch, in order."""

@@ -1,4 +1,4 @@
-"""What a network is given: pixels normalised as its weights want them, at the size of the epoch.
+"""Inputs of a network: pixels normalised as its weights want them, at the size of the epoch.
 
 Small inputs in the first epochs make them cheaper (`training.input_sizes`; Howard 2018 for DAWNBench, Tan and
 Le 2021), and need fewer scans: together with `scan=schedule` resolution and fidelity grow side by side.
@@ -29,12 +29,12 @@ class Normalization(NamedTuple):
     std: tuple[float, ...]
 
     def to_plain(self) -> dict[str, list[float]]:
-        """What a checkpoint holds; `from_plain` reads it."""
+        """Plain values for a checkpoint; `from_plain` reads them."""
         return {"mean": list(self.mean), "std": list(self.std)}
 
     @classmethod
     def from_plain(cls, values: Mapping[str, Sequence[float]]) -> Normalization:
-        """What `to_plain` gave."""
+        """The normalisation of `to_plain`'s values."""
         return cls(tuple(values["mean"]), tuple(values["std"]))
 
 
@@ -71,11 +71,7 @@ def normalization_of(config: ModelConfig) -> Normalization:
 
 
 def model_input(
-    images: Tensor,
-    device: torch.device,
-    *,
-    channels_last: bool,
-    normalization: Normalization = IMAGENET,
+    images: Tensor, device: torch.device, *, channels_last: bool, normalization: Normalization = IMAGENET
 ) -> Tensor:
     """Move a batch to the device as bytes, and normalise it there.
 

@@ -20,7 +20,7 @@ from pcr_exp.training.trainer import Trainer, learning_rate
 
 
 class Loader(Protocol):
-    """What the loop asks of a loader; `pcr_exp.loading.loader.RecordLoader` is one."""
+    """A loader, as the loop uses it; `pcr_exp.loading.loader.RecordLoader` is one."""
 
     @property
     def num_batches(self) -> int:
@@ -38,7 +38,7 @@ class Loader(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stopping:
-    """What ends training before its last epoch; it always ends between updates."""
+    """Reasons to end training before its last epoch; it always ends between updates."""
 
     should_stop: Callable[[], bool] = lambda: False
     """Asked after each update."""

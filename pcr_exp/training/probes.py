@@ -1,4 +1,4 @@
-"""What a scan policy wants tried out between epochs: each trial leaves the model as it was."""
+"""Probes of scan policies between epochs: each leaves the model as it was."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class Progress:
     by_source: dict[str, int] = field(default_factory=dict)
     """Of a mixture, images and record bytes of each source, by the names of their columns."""
     probe_bytes: int = 0
-    """That storage delivered to a scan policy's probes."""
+    """Bytes that storage delivered to a scan policy's probes."""
     scan_group: int = 0
     """The last batch's scan group."""
     learning_rate: float = 0.0
@@ -102,7 +102,7 @@ class Reporter:
     clocks: Clocks
     """Read once a row."""
     bytes_read: Callable[[], int]
-    """What storage has delivered since the run began."""
+    """Bytes that storage has delivered since the run began."""
     measure: Measure = no_measure
     """Called once a row."""
 

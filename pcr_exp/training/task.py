@@ -1,4 +1,4 @@
-"""What is learned from a label: its target, the loss, the metrics of validation, and the headline of these.
+"""Tasks: a label's target, the loss, the metrics of validation, and the primary metric (the headline).
 
 The loader gives images and integer labels; a task turns labels into what the loss compares with, and says how
 good a model is. Training, runs and analysis ask the task, and name no metric themselves. To add one, write a
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 TOP_K = 5
 PER_IMAGE = ("label", "correct", "loss")
-"""What a tally's values have of every image, if its task wants a run's predictions kept: the class index,
+"""Values of a tally for every image, if its task wants a run's predictions kept: the class index,
 whether the model names it, and minus the logarithm of the probability that the model gives it."""
 PROBABILITIES = "probabilities"
-"""What a tally's values may have besides: the probability of every class, float16 [N, classes]."""
+"""A further one: the probability of every class, float16 [N, classes]."""
 MAX_RANKED_CLASSES = 20
 """Up to so many classes `task=balanced` keeps all probabilities: of 1,000 they would take 2 kB an image."""
 
@@ -41,7 +41,7 @@ class Headline:
     words: str
     """For people: on axes and in tables."""
     guessed: Callable[[float | None, int | None], float | None] = lambda _share, _classes: None
-    """What a model reaches that has learned nothing, given the task's `guessing_share` (of the most frequent
+    """The chance level, of a model that has learned nothing, given `guessing_share` (of the most frequent
     class) and its number of outputs; None where it is not known."""
 
 
@@ -54,7 +54,7 @@ AUC = Headline("auc", "AUC", lambda _share, _classes: 0.5)
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """What evaluated images add up to, before it is finished into metrics.
+    """The sums and values of evaluated images, from which metrics are made.
 
     Tallies of batches, and of processes that evaluated different images, are joined exactly: counts are
     added, values are kept one by one.
@@ -80,7 +80,7 @@ def joined(tallies: Sequence[Tally]) -> Tally:
 
 
 class Task(Protocol):
-    """What training, evaluation, runs and analysis ask of a task.
+    """A task, as training, evaluation, runs and analysis use it.
 
     Its class is what is registered: called with its settings, the names of the label's classes by number, and
     the label smoothing of the training loss.

@@ -16,7 +16,7 @@ from pcr_exp.activations.kept import KeptBytes
 from pcr_exp.config.related_methods import ActivationsConfig
 from pcr_exp.config.training import TrainingConfig
 from pcr_exp.training.clocks import amp_dtype
-from pcr_exp.training.distributed.exchange import Exchange, NoExchange
+from pcr_exp.training.distributed.exchange import Exchange
 from pcr_exp.training.inputs import IMAGENET, Normalization, input_size, model_input, shrunk
 from pcr_exp.training.inputs import KEY as NORMALIZATION_KEY
 from pcr_exp.training.task import Classification, Task
@@ -106,7 +106,7 @@ class Trainer:
         if config.channels_last:
             self.model = self.model.to(memory_format=torch.channels_last)
         self.optimizer = open_optimizer(self.model, config)
-        self.exchange = exchange or NoExchange()
+        self.exchange = exchange or Exchange()
         self._replica = self.exchange.attach(self.model)
         # float16 gradients underflow without loss scaling; bfloat16 has float32's range.
         self.scaler = torch.amp.GradScaler(device.type, enabled=self.amp_dtype is torch.float16)
@@ -206,7 +206,7 @@ class Trainer:
     def alone(self) -> Iterator[None]:
         """Within, updates are made of this process's gradients, and nothing is sent."""
         exchange, replica = self.exchange, self._replica
-        self.exchange, self._replica = NoExchange(), self.model
+        self.exchange, self._replica = Exchange(), self.model
         try:
             yield
         finally:

@@ -68,7 +68,7 @@ def load_pretrained(model: nn.Module, name: str, weights: str | None) -> None:
 
 
 def read_beside_weights(weights: str, key: str) -> Any:
-    """What a run's checkpoint holds under `key`; None if the file has no such key.
+    """The value under `key` in a run's checkpoint; None if the file has no such key.
 
     Raises:
         ConfigError: the file cannot be read.

@@ -31,7 +31,7 @@ from pcr_exp.analysis.figure import (
     ticks_in_bytes,
 )
 from pcr_exp.analysis.frame import RUN_COLUMNS, SHARE, eval_curves, run_frame, with_more
-from pcr_exp.analysis.marks import guessing_lines, upright_guessing_lines
+from pcr_exp.analysis.marks import chance_lines, upright_chance_lines
 from pcr_exp.analysis.one_run import draw_training_curve
 from pcr_exp.analysis.quality import draw_bytes_per_group, draw_decode_modes, draw_mssim_vs_scan
 from pcr_exp.analysis.runs import read_runs
@@ -194,7 +194,7 @@ def test_guesses_that_are_near_each_other_have_one_name() -> None:
     far = near.assign(majority_share=0.5)
     for rows, wanted in ((near, ["chance 0.51%\nmajority 3.73%"]), (far, ["majority 50%", "chance 0.51%"])):
         _, (ax,) = panels(1)
-        upright_guessing_lines(ax, rows)
+        upright_chance_lines(ax, rows)
         assert [text.get_text() for text in ax.texts if text.get_text()] == wanted
         assert len(ax.lines) == 2
 
@@ -337,8 +337,8 @@ def test_a_table_of_runs_says_the_share_of_bytes_where_a_script_is_not_libjpegs(
 
 def test_names_of_lines_that_are_near_each_other_stand_above_and_below(curves: pd.DataFrame) -> None:
     far, near = new_figure(4, 3).subplots(1, 2)
-    guessing_lines(far, curves.assign(majority_share=0.6, num_classes=8))
-    guessing_lines(near, curves.assign(majority_share=0.15, num_classes=8))
+    chance_lines(far, curves.assign(majority_share=0.6, num_classes=8))
+    chance_lines(near, curves.assign(majority_share=0.15, num_classes=8))
     assert [text.get_verticalalignment() for text in far.texts] == ["center", "center"]
     assert [text.get_verticalalignment() for text in near.texts] == ["bottom", "top"]
 

@@ -15,7 +15,7 @@ from matplotlib.lines import Line2D
 from pcr_exp.analysis.figure import HIGHEST_SHARE
 from pcr_exp.analysis.frame import run_frame
 from pcr_exp.analysis.front import FRONT_COLUMNS, draw_front, front_table, write_front
-from pcr_exp.analysis.marks import guesses_of
+from pcr_exp.analysis.marks import chance_levels
 from pcr_exp.analysis.runs import read_runs
 
 MakeRun = Callable[..., Path]
@@ -82,7 +82,7 @@ def test_names_below_have_room_and_so_has_the_lowest_line_s(root: Path) -> None:
     for recipes, columns in ((table["recipe"], 2), (table["recipe"] + 43 * "x", 1)):
         for ax in draw_front(table.assign(recipe=recipes)).axes:
             assert ax.get_legend()._ncols == columns  # matplotlib has no other way to ask
-            assert ax.get_ylim()[0] <= min(guess.at for guess in guesses_of(table)) - 0.07 + 1e-9
+            assert ax.get_ylim()[0] <= min(guess.at for guess in chance_levels(table)) - 0.07 + 1e-9
 
 
 def test_two_settings_of_a_policy_are_told_apart(root: Path) -> None:

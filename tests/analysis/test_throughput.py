@@ -23,11 +23,11 @@ from pcr_exp.analysis.throughput import (
     FORMAT_COLUMNS,
     ROW_COLUMNS,
     bounds,
+    draw_throughput_vs_scan,
     load_throughput,
     summarise_throughput,
     write_throughput,
 )
-from pcr_exp.analysis.throughput_page import draw_throughput_vs_scan
 from pcr_exp.errors import RunError
 
 pytestmark = pytest.mark.usefixtures("light_figures")

@@ -9,8 +9,14 @@ import pytest
 from drawn import cut_markers
 from tolerance_rows import measured
 
-from pcr_exp.analysis.tolerance import Measured, answers_table, bytes_table, matrix_of
-from pcr_exp.analysis.tolerance_figures import draw_curves, draw_matrix
+from pcr_exp.analysis.tolerance import (
+    Measured,
+    answers_table,
+    bytes_table,
+    draw_curves,
+    draw_matrix,
+    matrix_of,
+)
 from pcr_exp.analysis.tolerance_page import load_tolerance, page, write_tables, write_tolerance
 
 RESULTS = Path(__file__).parents[2] / "results"

@@ -14,7 +14,7 @@ from jpeg_photos import PHOTO, to_jpeg
 from omegaconf import OmegaConf
 from runner_processes import call
 
-from pcr_exp.cli import schemas, timed
+from pcr_exp.cli import dry_run, schemas
 from pcr_exp.cli import train as training
 from pcr_exp.cli.dry_run import WOULD_RUN, Planned
 from pcr_exp.cli.jobs import Outcome, describe_amounts, total_amounts
@@ -66,7 +66,7 @@ def test_a_sweep_is_added_up_and_leaves_nothing_but_its_own_list(tmp_path: Path)
 @pytest.fixture(autouse=True)
 def a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
     """Timing takes as long as one piece of work."""
-    monkeypatch.setattr(timed, "TIMED_S", 0.0)
+    monkeypatch.setattr(dry_run, "TIMED_S", 0.0)
 
 
 @pytest.fixture

@@ -76,7 +76,7 @@ def test_a_search_ends_on_the_page_that_answers(index: dict[str, Any], query: st
 
 def test_every_command_group_and_column_has_its_place(site: Path) -> None:
     pages = {str(path.relative_to(site).with_suffix("")) for path in site.rglob("*.html")}
-    assert {f"generated/commands/{name}" for name in cli.LOOKING | cli.RUNNERS} <= pages
+    assert {f"generated/commands/{name}" for name in cli.TOOLS | cli.RUNNERS} <= pages
     groups = {path.name for path in CONFIGS.iterdir() if path.is_dir()} - {"experiment", "hydra", "runner"}
     assert {f"generated/settings/{group}" for group in groups} <= pages
     columns = (site / "generated" / "columns.html").read_text()

@@ -36,7 +36,8 @@ def test_each_evaluation_sees_every_image_once_and_the_same(
     reads = []
     original = RecordLoader.batches
     monkeypatch.setattr(RecordLoader, "batches", lambda *args: reads.append(1) or original(*args))
-    batches = ValidationBatches(val_loader, 32, cache_bytes)
+    monkeypatch.setattr("pcr_exp.runs.validation.CACHE_BYTES", cache_bytes)
+    batches = ValidationBatches(val_loader, 32)
     first, second = (torch.cat([batch.images for batch in batches]) for _ in range(2))
     assert first.shape == (20, 32, 32, 3)
     assert torch.equal(first, second)

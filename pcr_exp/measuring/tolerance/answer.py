@@ -49,11 +49,7 @@ def image_weights(clusters: NDArray[np.int64], num_resamples: int, seed: int) ->
 
 
 def score(
-    headline: str,
-    classes: NDArray[np.int64],
-    outputs: NDArray[np.float32],
-    labels: Targets,
-    weights: Floats,
+    headline: str, classes: NDArray[np.int64], outputs: NDArray[np.float32], labels: Targets, weights: Floats
 ) -> Floats:
     """A task's headline under weights of the images, float64 [R].
 
@@ -178,12 +174,7 @@ def loss_matrix(
 
 
 def loss_bounds(
-    features: NDArray[np.float32],
-    labels: Targets,
-    groups: Sequence[int],
-    headline: str,
-    *,
-    seed: int,
+    features: NDArray[np.float32], labels: Targets, groups: Sequence[int], headline: str, *, seed: int
 ) -> dict[str, dict[int, float]]:
     """By deployment and group, the upper end of the interval of what is lost, with the usual settings.
 

@@ -205,7 +205,7 @@ def _choose(
 
 
 def losses_of(model: Any, inputs: NDArray[np.float32], labels: Targets) -> NDArray[np.float64]:
-    """Of each image [N], the cross-entropy, the mean of those of its classes, or the squared error."""
+    """Loss of each image [N]: cross-entropy, its mean over the classes, or the squared error."""
     if isinstance(model, _Several):
         each = [losses_of(one, inputs, labels[:, i]) for i, one in enumerate(model.models)]
         return np.mean(each, axis=0)
@@ -218,10 +218,7 @@ def losses_of(model: Any, inputs: NDArray[np.float32], labels: Targets) -> NDArr
 
 
 def fitted(
-    inputs: NDArray[np.float32],
-    labels: Targets,
-    weights: NDArray[np.float64],
-    strengths: Sequence[float],
+    inputs: NDArray[np.float32], labels: Targets, weights: NDArray[np.float64], strengths: Sequence[float]
 ) -> Any:
     """A fitted model for each of some rising inverse strengths; each fit begins where the last ended.
 

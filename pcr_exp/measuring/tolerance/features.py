@@ -21,6 +21,7 @@ import torch
 import xxhash
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.nn.utils.fusion import fuse_conv_bn_weights
 
 from pcr_exp.config.training import ModelConfig
 from pcr_exp.errors import ConfigError, ImageError, RecordError
@@ -52,7 +53,9 @@ def folded(model: nn.Module, example: Tensor) -> nn.Module:
     for conv_name, norm_name in pairs:
         conv, norm = copied.get_submodule(conv_name), copied.get_submodule(norm_name)
         assert isinstance(conv, nn.Conv2d) and isinstance(norm, nn.BatchNorm2d)
-        _fold(conv, norm)
+        assert norm.running_mean is not None and norm.running_var is not None
+        moments = (norm.running_mean, norm.running_var, norm.eps, norm.weight, norm.bias)
+        conv.weight, conv.bias = fuse_conv_bn_weights(conv.weight, conv.bias, *moments)
         parent, _, name = norm_name.rpartition(".")
         setattr(copied.get_submodule(parent), name, nn.Identity())
     wanted, found = model(example), copied(example)
@@ -89,16 +92,6 @@ def _pairs(model: nn.Module, example: Tensor) -> list[tuple[str, str]]:
             hook.remove()
     once = {conv for conv, _ in pairs if sum(other == conv for other, _ in pairs) == 1}
     return [(conv, norm) for conv, norm in pairs if conv in once]
-
-
-def _fold(conv: nn.Conv2d, norm: nn.BatchNorm2d) -> None:
-    assert norm.running_mean is not None and norm.running_var is not None
-    factor = torch.rsqrt(norm.running_var + norm.eps)
-    shift = -norm.running_mean * factor if conv.bias is None else (conv.bias - norm.running_mean) * factor
-    if norm.affine:
-        factor, shift = factor * norm.weight, shift * norm.weight + norm.bias
-    conv.weight = nn.Parameter(conv.weight * factor[:, None, None, None])
-    conv.bias = nn.Parameter(shift)
 
 
 CHUNK_IMAGES = 25

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -14,13 +15,14 @@ from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
 from pcr_exp.gradients.tensors import Named, Shape, TensorCodec, is_small
-from pcr_exp.training.distributed.exchange import Traffic, Wire
+from pcr_exp.training.distributed.exchange import Wire, WireExchange
 from pcr_exp.training.distributed.processes import Processes
 
 
-class Averaging(Protocol):
-    """A way to average."""
+class Averaging(ABC):
+    """A way to average. As it is, nothing is left out."""
 
+    @abstractmethod
     def average(self, gradients: Named) -> list[Tensor]:
         """Return the mean over all processes of each tensor, in its shape.
 
@@ -29,12 +31,13 @@ class Averaging(Protocol):
 
     def state_dict(self) -> dict[str, Any]:
         """Return what has been left out so far."""
+        return {}
 
-    def load_state_dict(self, state: Mapping[str, Any], device: torch.device) -> None:
+    def load_state_dict(self, state: Mapping[str, Any], device: torch.device) -> None:  # noqa: B027
         """Go on from `state`."""
 
 
-class AllReduce:
+class AllReduce(Averaging):
     """Sums in one floating-point type: float32 is plain data-parallel training."""
 
     def __init__(self, wire: Wire, dtype: torch.dtype) -> None:
@@ -55,15 +58,8 @@ class AllReduce:
             for part, (_, gradient) in zip(mean.split(sizes), gradients, strict=True)
         ]
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return nothing: nothing is left out."""
-        return {}
 
-    def load_state_dict(self, state: Mapping[str, Any], device: torch.device) -> None:
-        """Do nothing."""
-
-
-class AllGather:
+class AllGather(Averaging):
     """Every process's message to every other: for codecs whose messages cannot be added up."""
 
     def __init__(self, wire: Wire, codec: TensorCodec) -> None:
@@ -102,30 +98,19 @@ def mean_of_messages(
     return [total.div_(len(messages)) for total in totals]
 
 
-class DdpExchange:
-    """PyTorch's DistributedDataParallel with a communication hook: 3LC's push path.
+class DdpExchange(WireExchange):
+    """PyTorch's DistributedDataParallel with a communication hook: 3LC's push path. All models are the same.
 
-    The hook sees gradients before anything else does, a clipper included. Each process keeps its own running
-    statistics of normalisation layers; the first one's are evaluated.
+    The hook averages gradients before the step, and sees them before anything else does, a clipper included.
+    Each process keeps its own running statistics of normalisation layers; the first one's are evaluated.
     """
 
     def __init__(self, processes: Processes, wire: Wire, averaging: Averaging) -> None:
         """Average with `averaging`, which sends over `wire`."""
-        self._processes = processes
-        self._wire = wire
+        super().__init__(processes, wire)
         self._averaging = averaging
         self._device = torch.device("cpu")
         self._replica: DistributedDataParallel | None = None
-
-    @property
-    def traffic(self) -> Traffic:
-        """See `Exchange.traffic`."""
-        return self._wire.traffic
-
-    @property
-    def network_s(self) -> float:
-        """See `Exchange.network_s`."""
-        return self._wire.link.waited_s
 
     def attach(self, model: nn.Module) -> nn.Module:
         """See `Exchange.attach`."""
@@ -141,18 +126,6 @@ class DdpExchange:
     def kept_here(self) -> AbstractContextManager[None]:
         """See `Exchange.kept_here`."""
         return self._replica.no_sync() if self._replica is not None else nullcontext()
-
-    def mean(self, loss: float) -> float:
-        """See `Exchange.mean`."""
-        return self._processes.mean(loss)
-
-    def step(self, take: Callable[[], None]) -> None:
-        """Take the step: the hook has averaged the gradients."""
-        take()
-
-    def global_weights(self) -> AbstractContextManager[None]:
-        """Change nothing: all models are the same."""
-        return nullcontext()
 
     def state_dict(self) -> dict[str, Any]:
         """See `Exchange.state_dict`."""
@@ -189,7 +162,7 @@ def averaging_hook(
     return hook
 
 
-class PowerSGD:
+class PowerSGD(Averaging):
     """One power iteration per step, begun where the last one ended; what it misses is fed back.
 
     Tensors that two factors would not make smaller are averaged as they are, as are small ones. PyTorch's

@@ -7,13 +7,14 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
 from pcr_exp.config.related_methods import NetworkConfig
+from pcr_exp.training.distributed.processes import Processes
 
 _BYTES_PER_MBIT = 1e6 / 8
 
@@ -68,7 +69,7 @@ SERVER = 0
 
 @dataclass(slots=True)
 class Traffic:
-    """What one process has sent and received for its gradients and models, since the run began."""
+    """Values and bytes of gradients and models that one process has sent and received since the run began."""
 
     bytes_sent: int = 0
     bytes_received: int = 0
@@ -77,12 +78,12 @@ class Traffic:
     pushed_bytes: int = 0
     """And the bytes that they became, once, however many receivers there are."""
     pushed_plain_values: int = 0
-    """Those gradient values that went past the codec as float32, four bytes each."""
+    """Gradient values that went past the codec as float32, four bytes each."""
     pulled_values: int = 0
     """Model values that a server's messages to this process stood for."""
     pulled_bytes: int = 0
     pulled_plain_values: int = 0
-    """Those model values that went past the codec as float32."""
+    """Model values that went past the codec as float32."""
 
 
 class Wire:
@@ -183,68 +184,64 @@ def _finish(work: dist.Work | None) -> None:
     work.wait()
 
 
-class Exchange(Protocol):
-    """What a trainer asks of the other processes."""
+class Exchange:
+    """The other processes, as a trainer uses them. As it is, there are none, and nothing is sent."""
 
     @property
     def traffic(self) -> Traffic | None:
-        """What has been sent so far; None where there is nobody to send to."""
+        """The traffic so far; None where there is nobody to send to."""
+        return None
 
     @property
     def network_s(self) -> float:
         """Seconds that this process has waited for a throttled network since the run began."""
+        return 0.0
 
     def attach(self, model: nn.Module) -> nn.Module:
         """Return what is to be called in training instead of `model`, which it shares its parameters with."""
+        return model
 
     def kept_here(self) -> AbstractContextManager[None]:
         """Within, gradients are added to this process's own, and nothing is sent: more will follow."""
+        return nullcontext()
 
     def mean(self, loss: float) -> float:
         """Return the mean over all processes, so that all agree whether it is finite."""
+        return loss
 
     def step(self, take: Callable[[], None]) -> None:
         """Let the optimizer take its step, once gradients are there; every process's model moves alike."""
+        take()
 
     def global_weights(self) -> AbstractContextManager[None]:
         """Within, the first process's model has the weights that the optimizer moves."""
+        return nullcontext()
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything that steps change beside model and optimizer."""
+        return {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on from `state`."""
 
 
-class NoExchange:
-    """One process, which tells nobody anything."""
+class WireExchange(Exchange):
+    """One of several processes, which send over a wire."""
 
-    traffic: Traffic | None = None
-    network_s = 0.0
+    def __init__(self, processes: Processes, wire: Wire) -> None:
+        self._processes = processes
+        self._wire = wire
 
-    def attach(self, model: nn.Module) -> nn.Module:
-        """Return the model itself."""
-        return model
+    @property
+    def traffic(self) -> Traffic:
+        """See `Exchange.traffic`."""
+        return self._wire.traffic
 
-    def kept_here(self) -> AbstractContextManager[None]:
-        """Change nothing."""
-        return nullcontext()
+    @property
+    def network_s(self) -> float:
+        """See `Exchange.network_s`."""
+        return self._wire.link.waited_s
 
     def mean(self, loss: float) -> float:
-        """Return the loss itself."""
-        return loss
-
-    def step(self, take: Callable[[], None]) -> None:
-        """Take the step."""
-        take()
-
-    def global_weights(self) -> AbstractContextManager[None]:
-        """Change nothing: there is one model."""
-        return nullcontext()
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return nothing."""
-        return {}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Do nothing."""
+        """See `Exchange.mean`."""
+        return self._processes.mean(loss)

@@ -10,7 +10,7 @@ from pcr_exp.errors import ConfigError
 from pcr_exp.gradients.codec import PowerSGDConfig, open_codec
 from pcr_exp.gradients.tensors import TensorCodec
 from pcr_exp.training.distributed.ddp import AllGather, AllReduce, Averaging, DdpExchange, PowerSGD
-from pcr_exp.training.distributed.exchange import Exchange, Link, NoExchange, Wire
+from pcr_exp.training.distributed.exchange import Exchange, Link, Wire
 from pcr_exp.training.distributed.parameter_server import ServerExchange
 from pcr_exp.training.distributed.processes import Processes
 
@@ -57,7 +57,7 @@ def open_exchange(
         seed: Of the run; random numbers are drawn from streams of (seed, sender, tensor).
     """
     if processes.world_size == 1:
-        return NoExchange()
+        return Exchange()
     wire = Wire(Link(network))
 
     def codec(sender: int) -> TensorCodec:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from pcr_exp.errors import ConfigError
 from pcr_exp.gradients.tensors import TensorCodec
 from pcr_exp.training.distributed.ddp import mean_of_messages
-from pcr_exp.training.distributed.exchange import Traffic, Wire
+from pcr_exp.training.distributed.exchange import Wire, WireExchange
 from pcr_exp.training.distributed.processes import Processes
 
 Parameters = dict[str, nn.Parameter]
@@ -71,7 +71,7 @@ class Server:
         self._codec.load_state_dict(state["pulls"], device)
 
 
-class ServerExchange:
+class ServerExchange(WireExchange):
     """A worker, and in the first process the server beside it. The optimizer runs at the server only.
 
     Each process keeps its own running statistics of normalisation layers; the first one's are evaluated,
@@ -80,36 +80,17 @@ class ServerExchange:
 
     def __init__(self, processes: Processes, wire: Wire, push: TensorCodec, pull: TensorCodec) -> None:
         """Send gradients with `push`; `pull` is the server's encoder, and every worker's decoder."""
-        self._processes = processes
-        self._wire = wire
+        super().__init__(processes, wire)
         self._push = push
         self._pull = pull
         self._parameters: Parameters = {}
         self._server: Server | None = None
-
-    @property
-    def traffic(self) -> Traffic:
-        """See `Exchange.traffic`."""
-        return self._wire.traffic
-
-    @property
-    def network_s(self) -> float:
-        """See `Exchange.network_s`."""
-        return self._wire.link.waited_s
 
     def attach(self, model: nn.Module) -> nn.Module:
         """See `Exchange.attach`."""
         self._parameters = dict(model.named_parameters())
         self._server = Server(self._parameters, self._pull) if self._processes.first else None
         return model
-
-    def kept_here(self) -> AbstractContextManager[None]:
-        """See `Exchange.kept_here`: nothing is sent before the step."""
-        return nullcontext()
-
-    def mean(self, loss: float) -> float:
-        """See `Exchange.mean`."""
-        return self._processes.mean(loss)
 
     def step(self, take: Callable[[], None]) -> None:
         """Push gradients, let the server take the step, pull the change.

@@ -15,42 +15,17 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
 
+from pcr_exp.cli.dry_run import open_trainer, random_batch
 from pcr_exp.config.commands import TrainConfig
 from pcr_exp.errors import RunError
 from pcr_exp.system import MIB
 from pcr_exp.training.clocks import Clocks, synchronizer
-from pcr_exp.training.inputs import normalization_of
-from pcr_exp.training.models import open_model
-from pcr_exp.training.trainer import Trainer
 
-NUM_CLASSES = 100
 _UPDATES_BEFORE = 3
 """Not timed: the allocator fills its cache, and the fastest convolutions are looked for."""
 _FINENESS = 16
 """The largest batch is known to one part in so many."""
-
-
-def open_trainer(config: TrainConfig, device: torch.device) -> Trainer:
-    """A fresh model of NUM_CLASSES classes with its optimizer, as a run of this configuration has it."""
-    torch.manual_seed(config.seed)
-    return Trainer(
-        open_model(config.model, NUM_CLASSES),
-        config.training,
-        device=device,
-        seed=config.seed,
-        activations=config.activations,
-        normalization=normalization_of(config.model),
-    )
-
-
-def random_batch(batch_size: int, image_size: int) -> tuple[Tensor, Tensor]:
-    """Images, uint8 [B, px, px, 3], and labels, int64 [B], of a fixed seed, on the CPU."""
-    generator = torch.Generator().manual_seed(0)
-    shape = (batch_size, image_size, image_size, 3)
-    images = torch.randint(0, 256, shape, dtype=torch.uint8, generator=generator)
-    return images, torch.randint(0, NUM_CLASSES, (batch_size,), generator=generator)
 
 
 def measure_updates(config: TrainConfig, device: torch.device, num_updates: int) -> dict[str, Any]:

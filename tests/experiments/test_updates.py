@@ -5,9 +5,9 @@ import torch
 import torch.distributed as dist
 from composing import compose
 
+from experiments.comet import updates
+from experiments.comet.updates import largest, largest_batch, measure_all_reduce, measure_updates, settings_of
 from pcr_exp.errors import RunError
-from pcr_exp.measuring import updates
-from pcr_exp.measuring.updates import largest, largest_batch, measure_all_reduce, measure_updates, settings_of
 
 CPU = torch.device("cpu")
 TINY = ["model=shufflenet_v2_x0_5", "training.image_size=64", "training.batch_size=4", "training.amp=false"]
