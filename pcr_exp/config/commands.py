@@ -21,7 +21,7 @@ from pcr_exp.config.check import (
 from pcr_exp.config.crops import CropSettings, crops_of
 from pcr_exp.config.dataset import DatasetConfig
 from pcr_exp.config.loader import LoaderConfig, StorageConfig, check_lanes, num_slots
-from pcr_exp.config.mixture import check_training
+from pcr_exp.config.mixture import MixtureConfig, check_training
 from pcr_exp.config.records import RecordsConfig
 from pcr_exp.config.related_methods import ActivationsConfig, EchoConfig, GradientsConfig, NetworkConfig
 from pcr_exp.config.scan import ScanConfig
@@ -133,7 +133,8 @@ class TrainConfig(RunnerConfig):
     def __post_init__(self) -> None:
         check_fields(self)
         check_lanes(self.loader.lanes, self.num_slots, self.world_size)
-        check_training(self)
+        if isinstance(self.dataset, MixtureConfig):
+            check_training(self, self.dataset)
         num_groups = self.records.num_groups
         if num_groups is not None:
             self.scan.fit(num_groups)

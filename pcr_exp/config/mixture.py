@@ -98,20 +98,18 @@ def _source(name: str, given: Any) -> SourceConfig:
     return source
 
 
-def check_training(config: TrainConfig) -> None:
+def check_training(config: TrainConfig, mixture: MixtureConfig) -> None:
     """Refuse settings that a training on a mixture does not have.
 
     Raises:
         SettingError: says the key and what to give.
     """
-    if not isinstance(config.dataset, MixtureConfig):
-        return
     mixed = "with dataset=mixture"
     require(config.echo.name == "none", "echo", config.echo.name, f"none {mixed}")
     require(config.storage.cache is None, "storage.cache", config.storage.cache, f"null {mixed}")
     groups, wanted = config.training.eval_groups, f"no `same` {mixed}, whose sources have groups of their own"
     require("same" not in groups, "training.eval_groups", groups, wanted)
-    for name, source in config.dataset.sources.items():
+    for name, source in mixture.sources.items():
         fits = source.group is None or config.scan.encoding != "baseline"
         wanted = "null with scan=baseline, which has no groups"
         require(fits, f"dataset.sources.{name}.group", source.group, wanted)

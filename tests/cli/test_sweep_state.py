@@ -188,7 +188,7 @@ def run_of(folder: Path, epochs: int) -> Path:
 
 
 def test_one_table_comes_out(tmp_path: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pcr_exp.runs.rows.read_rows", lambda path: [json.loads(x) for x in path.open()])
+    monkeypatch.setattr("pcr_exp.runs.rows.read_rows", lambda path, *_: [json.loads(x) for x in path.open()])
     folder = tmp_path / "sweeps/grid"
     run = run_of(tmp_path / "run", epochs=4)
     write_plan(folder, plan_of(2))
@@ -209,7 +209,7 @@ def test_one_table_comes_out(tmp_path: Path, capsys: Output, monkeypatch: pytest
 def test_a_running_job_is_as_far_as_its_run(
     tmp_path: Path, hold_job: Callable[[int], object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pcr_exp.runs.rows.read_rows", lambda path: [json.loads(x) for x in path.open()])
+    monkeypatch.setattr("pcr_exp.runs.rows.read_rows", lambda path, *_: [json.loads(x) for x in path.open()])
     run = run_of(tmp_path / "run", epochs=4)
     write_outcome(tmp_path, 0, Outcome("a", BEGUN, run=str(run), began_s=1.0))
     write_outcome(tmp_path, 1, Outcome("b", BEGUN, run=str(tmp_path / "new"), began_s=1.0))
