@@ -53,7 +53,7 @@ DESIGNS = {
 
 def share_of_bytes(committed: Committed, file: str, *, group: int) -> list[Measured]:
     """Bytes up to a scan group in % of the originals': native ImageNet, and the reduced datasets."""
-    size = committed.rows(file, "decode == 'libjpeg'").set_index("loader")["epoch_bytes"]
+    size = committed.rows(file, "decode == 'libjpeg, filtered'").set_index("loader")["epoch_bytes"]
     of_native = exactly("native ImageNet", 100 * size[f"group_{group}"] / size["baseline"])
     return [of_native, *_shares_of_reduced(committed, group)]
 
