@@ -1,4 +1,4 @@
-"""What only a GPU can show, in parts of some minutes each: memory and clocks of updates, and short trainings.
+"""Studies that need a GPU, some minutes each: memory and clocks of updates, and short trainings.
 
     python -m experiments.gpu pack          # before, elsewhere: copy some images of datasets to take along
     python -m experiments.gpu memory        # updates by way of keeping activations, largest batches, NCCL

@@ -1,4 +1,4 @@
-"""What a claim is, as claims.yaml declares it, and the rows that it becomes: published, measured, verdict."""
+"""A claim as claims.yaml declares it, and the rows that it becomes: published, measured, verdict."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ def verdict_of_stand_in(found: str) -> str:
 
 
 LOSS_SHARE = 0.5
-"""Of the loss that guessing has: trainings that end above it have not learned half of what there was."""
+"""A share of chance level's loss. Trainings that end above it have not learned half of what there was."""
 DISTANCE = 0.02
 """A training that ends further below its target has not come to where comparing was meant to be."""
 

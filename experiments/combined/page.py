@@ -48,7 +48,7 @@ from pcr_exp.system.keys import key_of
 
 OFF = "all off"
 PANEL_KEYS = ["dataset", "label", "model", "storage", "network", "processes", "setting"]
-"""What runs share that are compared; `setting` stands for all but METHODS, epochs, seed and target."""
+"""Columns that compared runs share; `setting` stands for all but METHODS, epochs, seed and target."""
 METHODS = ["scan", "echo", "gradients", "activations"]
 PLACES = {"storage": "storage_bytes", "network": "wire_bytes", "memory": "kept_bytes_mean"}
 """Where bytes are saved, and the measure of it."""

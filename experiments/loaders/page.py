@@ -17,18 +17,15 @@ from pcr_exp.analysis.style import MUTED, level_called, style
 from pcr_exp.analysis.tables import NOTHING, kilobytes, markdown_table, median_cell, three_figures
 from pcr_exp.analysis.throughput import (
     MEASURED,
-    PAGE_FILE,
     REFERENCE,
-    SUMMARY_FILE,
     Throughput,
     caption_of,
-    draw_throughput_vs_scan,
     facts,
     free_running,
     is_per_request,
-    load_throughput,
-    summarise_throughput,
+    save_levels,
     unlimited,
+    write_tables,
 )
 
 PEER_COLOR = "#9aa5b1"
@@ -156,18 +153,13 @@ def report_throughput(folder: str | Path) -> list[Path]:
         RunError: the measurement in `folder` is missing or damaged.
     """
     folder = Path(folder)
-    measured = load_throughput(folder)
-    summary = summarise_throughput(measured.rows)
-    tables = [folder / SUMMARY_FILE, folder / PAGE_FILE]
-    summary.to_csv(tables[0], index=False)
-    tables[1].write_text(to_markdown(measured))
+    measured, summary, tables = write_tables(folder, to_markdown)
     summary = on_all_cores(summary)
     free = unlimited(free_running(summary))
     caption = caption_of(measured, "Loaders", free)
     figures = save_figure(lambda _: draw_loaders(free), summary, folder, "loaders", caption)
     if summary["loader"].map(is_ours).any():
-        caption = caption_of(measured, "Images/s at each scan level", summary[~is_per_request(summary)])
-        figures += save_figure(draw_throughput_vs_scan, summary, folder, "throughput_vs_scan", caption)
+        figures += save_levels(measured, summary, folder)
     if is_charged(summary):
         charged = charged_per_request(summary)
         caption = caption_of(measured, "What requests cost", charged)
@@ -177,9 +169,8 @@ def report_throughput(folder: str | Path) -> list[Path]:
     return [*tables, *figures]
 
 
-def to_markdown(measured: Throughput) -> str:
+def to_markdown(measured: Throughput, summary: pd.DataFrame) -> str:
     """Loaders without limits, under throttles, formats; absent loaders are listed with the reason."""
-    summary = summarise_throughput(measured.rows)
     bounds, summary = _bounds(summary), on_all_cores(summary)
     loaders = _loaders(summary, measured.meta["settings"])
     beside = beside_to_markdown(measured.rows)

@@ -38,7 +38,7 @@ class Arrival(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Consumed:
-    """What one process got until it was told to stop."""
+    """The images and seconds of one process until it was told to stop."""
 
     arrivals: list[Arrival]
     num_images: int
@@ -51,7 +51,7 @@ class Consumed:
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Consumed:
-        """What `to_json` wrote."""
+        """Read the text that `to_json` wrote."""
         return cls(**{**values, "arrivals": [Arrival(*arrival) for arrival in values["arrivals"]]})
 
 

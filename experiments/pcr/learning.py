@@ -242,7 +242,7 @@ _WORDS = {
 _LOOKS = dict(zip(_WORDS, [(INK, "o"), *OTHER_LOOKS[:2]], strict=True))
 _WIDTH_IN, _LINE_IN, _AROUND_IN = 6.8, 0.42, 1.9
 _BESIDE = 0.18
-"""Of a line, between two ways of testing."""
+"""The share of a line's height between two ways of testing."""
 
 
 def draw_differences(table: pd.DataFrame) -> Figure:

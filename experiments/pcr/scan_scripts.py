@@ -306,7 +306,7 @@ def _draw_scripts(ax: Axes, search: pd.DataFrame, column: str, looks: Mapping[st
 
 
 def _draw_quality(ax: Axes, rows: pd.DataFrame, look: tuple[str, str]) -> None:
-    """A line per script, through markers whose colour is that of their share of its bytes."""
+    """A line per script, through markers coloured by their share of its bytes."""
     below = rows[rows["ms_ssim"] < 1]
     color, marker = look
     ax.plot(below["bytes_share"], 1 - below["ms_ssim"], color=color, linewidth=1.1, zorder=1)
@@ -371,7 +371,7 @@ def write_page(folder: Path, out: Path) -> list[Path]:
 main = Study(__doc__, "outputs/scan_scripts", measure, repeats=3)
 main.add("--num-images", type=int, default=60)
 main.add("--num-searched", type=int, default=24, help="images on which the family is tried")
-main.add("--num-compared", type=int, default=24, help="images of which MS-SSIM is taken")
+main.add("--num-compared", type=int, default=24, help="images to compare by MS-SSIM")
 main.add("--only", nargs="+", choices=TABLES, default=TABLES)
 main.add("--scripts", nargs="+", choices=named_scripts(), help="of crops and groups; default: all")
 

@@ -31,7 +31,7 @@ REFERENCE = "libjpeg"
 
 
 def weights_of(measured: Measured) -> NDArray[np.float64]:
-    """Of all images, then of resamples of them, [1 + resamples, N]: the same for every group."""
+    """Weights of all images, then of resamples of them, [1 + resamples, N]: the same for every group."""
     return image_weights(measured.clusters, measured.facts.num_resamples, measured.facts.seed)
 
 

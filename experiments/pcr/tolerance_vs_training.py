@@ -1,4 +1,4 @@
-"""How well `tolerance` foretells what training loses: points of both, task by task and group by group.
+"""Does `tolerance` foretell the points that training loses? Task by task and group by group.
 
 `python -m experiments.pcr.tolerance_vs_training TRAINED... --tolerance FOLDER --out FOLDER` reads the answers
 of `experiments.tolerance` and the deployment.csv of trained sets. A point is one task at one scan group, used
@@ -139,7 +139,7 @@ def correlations(rows: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
 
 
 def _spearman(left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Of each row of two arrays [draws, points] without ties."""
+    """The rank correlation of each row of two arrays [draws, points] without ties."""
     ranks = [points.argsort(axis=1).argsort(axis=1) for points in (left, right)]
     num_points = left.shape[1]
     squares = ((ranks[0] - ranks[1]) ** 2).sum(axis=1)
@@ -165,7 +165,7 @@ def _correlation(row: Mapping[Any, Any]) -> str:
 
 
 def draw(rows: pd.DataFrame) -> Figure:
-    """What training lost over what was foretold, a panel per deployment; a mark is one task at one group."""
+    """Points lost by training over points foretold, a panel per deployment; a mark is a task at a group."""
     tasks = [*rows[TASK].drop_duplicates().itertuples(index=False, name=None)]
     summary = correlations(rows).to_dict("records")
     with style():

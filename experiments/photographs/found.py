@@ -30,7 +30,7 @@ _SPLIT_SEED = 42
 _BASELINE, _GREY = 0xC0, 1
 
 EXPECTED = Path(__file__).parents[2] / "results" / "datasets" / "expected.csv"
-"""What was known of the sets before they were laid: columns set, number and expected."""
+"""Numbers that were known of the sets before they were laid: columns set, number and expected."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Found:
     title: str
     """What runs, titles and tables call it."""
     origin: Origin
-    """Of a set that `lay` did not lay: without a repository, and nothing is left out."""
+    """The origin of a set that `lay` did not lay: no repository, and nothing is left out."""
     images: list[CheckedImage]
     bad: list[str]
     """Ids of files that are no baseline JPEG, or do not decode, with the reason."""

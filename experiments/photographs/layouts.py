@@ -26,7 +26,7 @@ from pcr_exp.places import CHECKOUT
 
 @dataclass(frozen=True, slots=True)
 class Repository:
-    """Which commit of which public repository."""
+    """A public repository and its commit."""
 
     name: str
     """owner/name."""

@@ -58,7 +58,7 @@ def sets_below(folder: Path) -> list[MeasuredSet]:
 
 
 def _declared_set(of: str, name: str, results: Path, commits: list[str]) -> MeasuredSet:
-    """What numerics.csv says of a folder or file."""
+    """The line of numerics.csv for a folder or file."""
     declared = _declared(results).get(name, {})
     if not declared.get("n") or not declared.get("interval") or not commits:
         raise RunError(
@@ -167,7 +167,7 @@ def _intervals(folder: Path) -> list[str]:
 
 
 def _commits(declared: dict[str, str], place: Path, but: Sequence[Path] = ()) -> list[str]:
-    """Those that numerics.csv says, and those in JSON files below a place, `but` in some."""
+    """The commits in numerics.csv, and in the JSON files below a folder, `but` in some."""
     paths = [path for path in sorted(place.rglob("*.json")) if path.name != RUNS_FILE]
     others = [path for path in paths if not any(path.is_relative_to(other) for other in but)]
     said = [json.loads(path.read_text()) for path in others]

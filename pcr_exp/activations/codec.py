@@ -20,7 +20,7 @@ class Payload(Protocol):
 
     @property
     def tensors(self) -> list[Tensor]:
-        """Everything that it keeps; its size is that of their storages."""
+        """Everything that it saves, measured by the size of the storages."""
 
     def decode(self, nonzero: Tensor) -> Tensor:
         """Return the values, in `nonzero`'s shape, and exactly 0 where it is false.

@@ -146,7 +146,7 @@ TABLE_COLUMNS = [
 ]
 
 _HEADLINES = ("mean_ap", "r2")
-"""Of tasks whose images have no top-1."""
+"""Metrics of tasks whose images have no top-1."""
 _MAE = "mae"
 
 MATRIX_COLUMNS = ["trained_on", *LEVEL_COLUMNS, "n_seeds", "score", "score_min", "score_max"]

@@ -274,14 +274,30 @@ def report_levels(folder: str | Path) -> list[Path]:
     Raises:
         RunError: the measurement in `folder` is missing or damaged.
     """
-    folder = Path(folder)
+    measured, summary, tables = write_tables(Path(folder), levels_to_markdown)
+    return [*tables, *save_levels(measured, summary, Path(folder))]
+
+
+def write_tables(
+    folder: Path, page: Callable[[Throughput, pd.DataFrame], str]
+) -> tuple[Throughput, pd.DataFrame, list[Path]]:
+    """Write SUMMARY_FILE, and `page` of the measurement and its summary as PAGE_FILE; returns all three.
+
+    Raises:
+        RunError: the measurement in `folder` is missing or damaged.
+    """
     measured = load_throughput(folder)
     summary = summarise_throughput(measured.rows)
     tables = [folder / SUMMARY_FILE, folder / PAGE_FILE]
     summary.to_csv(tables[0], index=False)
-    tables[1].write_text(levels_to_markdown(measured, summary))
+    tables[1].write_text(page(measured, summary))
+    return measured, summary, tables
+
+
+def save_levels(measured: Throughput, summary: pd.DataFrame, folder: Path) -> list[Path]:
+    """Save the figure `throughput_vs_scan`."""
     caption = caption_of(measured, "Images/s at each scan level", summary[~is_per_request(summary)])
-    return [*tables, *save_figure(draw_throughput_vs_scan, summary, folder, "throughput_vs_scan", caption)]
+    return save_figure(draw_throughput_vs_scan, summary, folder, "throughput_vs_scan", caption)
 
 
 def levels_to_markdown(measured: Throughput, summary: pd.DataFrame) -> str:

@@ -106,7 +106,7 @@ def compose(name: str, schema: type[T], *overrides: str) -> T:
 
 
 def composed(name: str, overrides: Iterable[str], *, with_hydra: bool = False) -> DictConfig:
-    """What Hydra makes of a command's YAML files, with its own node if asked for; see `prepare_hydra`."""
+    """Hydra's configuration of a command, with its own node if asked for; see `prepare_hydra`."""
     inside = GlobalHydra.instance().is_initialized()
     opened = nullcontext() if inside else hydra.initialize_config_dir(str(CONFIGS), version_base="1.3")
     with opened:

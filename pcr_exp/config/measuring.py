@@ -66,7 +66,7 @@ class EvaluateConfig(StudyConfig):
     decodes: Annotated[list[str], _DECODES] = field(default_factory=lambda: ["scaled"])
     """Values of `loader.decode` to evaluate at."""
     image_size: Annotated[int | None, or_null(at_least(1))] = None
-    """Pixels of a side of the network's input; null: that of `runs` at their evaluation, else 224."""
+    """Pixels of a side of the network's input; null: as `runs` were evaluated, else 224."""
     batch_size: Annotated[int, at_least(1)] = 50
     """Images that go through the network together."""
     device: str = "auto"

@@ -44,7 +44,7 @@ class SourceConfig:
     root: Annotated[str, PATH] = MISSING
     """Folder or address of its records, which holds `train/`, `tune/` and `val/`."""
     share: Annotated[float, above(0)] = MISSING
-    """Of an epoch's images; shares are divided by their sum."""
+    """Its share of an epoch's images; shares are divided by their sum."""
     group: Annotated[int | None, or_null(at_least(1))] = None
     """The scan group that its training images are read at (null: as `scan` says)."""
     label: str | None = None

@@ -120,7 +120,7 @@ class Batch:
     num_parts: int = 1
     """How many those are."""
     sources: Mapping[str, SourcePart] = field(default_factory=dict)
-    """Of a mixture, by source, what is here."""
+    """A mixture's images and bytes here, by source."""
     fields: dict[str, Any] = field(default_factory=dict)
     """The images' fields, by name: tensors [B, ...] of masks and arrays, lists of B of others."""
 

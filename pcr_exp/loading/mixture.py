@@ -182,7 +182,7 @@ def source_counts(shares: Mapping[str, Fraction], epoch: int, multiple_of: int =
         ConfigError: none is left, or a source's share is less than one.
     """
     num_images = epoch // multiple_of * multiple_of
-    wanted = f"at least {multiple_of} images, of which all processes have whole batches or as many each"
+    wanted = f"at least {multiple_of} images, so that all processes have whole batches or as many each"
     require(num_images > 0, "epoch", epoch, wanted)
     counts = dict(zip(shares, epoch_counts(list(shares.values()), num_images), strict=True))
     without = {name: float(shares[name]) for name, num in counts.items() if num == 0}

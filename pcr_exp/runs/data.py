@@ -218,9 +218,9 @@ def class_counts(records: RecordSet, label: str) -> NDArray[np.int64]:
 
 
 def ids_and_labels(records: RecordSet, label: str) -> Iterator[tuple[list[str], NDArray[np.int64]]]:
-    """Of each record, what its images are called and their class indexes, [N]; only headers are read.
+    """The ids and class indexes [N] of each record's images; only headers are read.
 
-    Images of a mixture are called after their source, too.
+    Ids of a mixture's images begin with their source.
 
     Raises:
         PcrExpError: a record cannot be read, or is damaged.
@@ -247,7 +247,7 @@ def open_run_policy(config: TrainConfig, data: RunData, run: PolicyInputs) -> Sc
 
 
 def epoch_mixture(config: TrainConfig, data: RunData) -> Mixture | None:
-    """What an epoch of a mixture takes of its sources; None where it takes every image of one dataset."""
+    """The images that an epoch of a mixture takes; None for one dataset, which gives every image."""
     if not isinstance(config.dataset, MixtureConfig):
         return None
     assert isinstance(data.train, MixedRecords)

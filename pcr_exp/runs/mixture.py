@@ -20,13 +20,12 @@ from pcr_exp.records.index import RecordIndex
 from pcr_exp.records.index_table import read_index
 from pcr_exp.records.presence import require_files
 from pcr_exp.records.reader import RecordSet
-from pcr_exp.storage.joined import JoinedStorage
 from pcr_exp.storage.open import open_root
-from pcr_exp.storage.protocol import Storage
+from pcr_exp.storage.protocol import Joined, Storage
 from pcr_exp.system.keys import key_of
 
 
-def open_sources(mixture: MixtureConfig, records: RecordsConfig) -> JoinedStorage:
+def open_sources(mixture: MixtureConfig, records: RecordsConfig) -> Joined:
     """The storage of all sources.
 
     Raises:
@@ -34,7 +33,7 @@ def open_sources(mixture: MixtureConfig, records: RecordsConfig) -> JoinedStorag
         StorageError: an address cannot be opened.
     """
     require_sources(mixture.sources)
-    return JoinedStorage(
+    return Joined(
         {name: open_root(replace(records, root=source.root)) for name, source in mixture.sources.items()}
     )
 

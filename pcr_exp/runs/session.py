@@ -109,11 +109,11 @@ class Session:
     """Bytes that a scan policy's probes had read by then."""
     progress: Progress = field(default_factory=Progress)
     validated: dict[str, int] = field(default_factory=dict)
-    """Of a mixture, by source, the images that are evaluated."""
+    """The images that are evaluated, by source of a mixture."""
 
     @property
     def declared(self) -> list[Column]:
-        """Columns beside the usual ones: the policy's, and those of a mixture's sources."""
+        """Columns beside the usual ones: the policy's and the sources' of a mixture."""
         return [*declared_columns(self.policy), *source_columns(self.validated)]
 
     @property
@@ -290,7 +290,7 @@ def open_session(
 
 
 def _images_of_sources(records: RecordSet) -> dict[str, int]:
-    """Of a mixture, by source, the images of a split; of one dataset nothing."""
+    """The images of a split by source of a mixture; nothing for one dataset."""
     if not isinstance(records, MixedRecords):
         return {}
     return {name: source.records.index.num_samples for name, source in records.sources.items()}

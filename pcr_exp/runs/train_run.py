@@ -168,7 +168,7 @@ def _train(
         facts = dataset_facts(config.dataset, config.records, config.scan.encoding)
         if facts is not None:
             manifest.dataset_facts = replace(facts, num_classes=num_named_classes(task, facts.num_classes))
-    if isinstance(config.dataset, MixtureConfig):  # no scan group is that of all images
+    if isinstance(config.dataset, MixtureConfig):  # its images have no scan group in common
         manifest.mean_prefix_bytes = None
     elif not manifest.quality:
         manifest.quality = training_quality(config, progress=progress)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass
 from operator import add, sub
@@ -170,6 +170,53 @@ class Below(Wrapped):
 
     def __str__(self) -> str:
         return f"{self.inner}/{self._folder}"
+
+
+class Joined(Storage):
+    """Several storages as one, whose limits they share. The paths of each begin with its name."""
+
+    def __init__(self, storages: Mapping[str, Storage]) -> None:
+        self._storages = storages
+        self.is_remote = any(storage.is_remote for storage in storages.values())
+        self.reads_many = all(storage.reads_many for storage in storages.values())
+
+    def read(self, path: str, offset: int, length: int) -> bytes:
+        """As the named storage's."""
+        storage, own = self._of(path)
+        return storage.read(own, offset, length)
+
+    def size(self, path: str) -> int:
+        """As the named storage's."""
+        storage, own = self._of(path)
+        return storage.size(own)
+
+    def read_many(self, ranges: Sequence[Range]) -> list[bytes]:
+        """By one call, if all are in one storage."""
+        if len({path.partition("/")[0] for path, _, _ in ranges}) != 1:
+            return super().read_many(ranges)
+        storage, _ = self._of(ranges[0][0])
+        return storage.read_many([(self._of(path)[1], start, size) for path, start, size in ranges])
+
+    def names(self, folder: str) -> set[str] | None:
+        """As the named storage's."""
+        storage, own = self._of(folder)
+        return storage.names(own)
+
+    def forget(self, path: str) -> bool:
+        """As the named storage's."""
+        storage, own = self._of(path)
+        return storage.forget(own)
+
+    def counts(self) -> Counts:
+        """Their counts together."""
+        return sum((storage.counts() for storage in self._storages.values()), Counts())
+
+    def _of(self, path: str) -> tuple[Storage, str]:
+        name, _, own = path.partition("/")
+        return self._storages[name], own
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name}: {storage}" for name, storage in self._storages.items())
 
 
 _this_thread = threading.local()

@@ -50,7 +50,7 @@ class Progress:
     num_replaced: int = 0
     """Images that stood in for damaged ones."""
     by_source: dict[str, int] = field(default_factory=dict)
-    """Of a mixture, images and record bytes of each source, by the names of their columns."""
+    """Images and record bytes of each source of a mixture, by the names of their columns."""
     probe_bytes: int = 0
     """Bytes that storage delivered to a scan policy's probes."""
     scan_group: int = 0

@@ -22,6 +22,7 @@ from pcr_exp.analysis.throughput import (
     BOUND,
     FORMAT_COLUMNS,
     ROW_COLUMNS,
+    Throughput,
     bounds,
     draw_throughput_vs_scan,
     load_throughput,
@@ -63,6 +64,10 @@ def row(loader: str, images_per_s: float, repeat: int = 0, **given: Any) -> dict
         "bound_cpu_s_per_image": math.nan,
     }
     return values | given
+
+
+def page_of(measured: Throughput) -> str:
+    return to_markdown(measured, summarise_throughput(measured.rows))
 
 
 def measured_rows() -> pd.DataFrame:
@@ -151,7 +156,7 @@ def test_ours_stands_beside_its_bound_and_one_core(tmp_path: Path) -> None:
     assert whole["bound_share_median"] == pytest.approx(0.96) and whole["ratio_median"] == pytest.approx(2.4)
     assert one["cores_ratio_min"] == one["cores_ratio_max"] == pytest.approx(1.92)
     assert math.isnan(whole["cores_ratio_median"]) and math.isnan(one["ratio_median"])
-    text = to_markdown(load_throughput(tmp_path))
+    text = page_of(load_throughput(tmp_path))
     assert "Counted: all." in text and "| 0.960 (0.960 to 0.960) |" in text
     assert {path.name for path in report_throughput(tmp_path)} >= {"loaders.png"}
 
@@ -174,7 +179,7 @@ def test_a_measurement_without_bounds_says_how_it_counts(folder: Path) -> None:
     rows.to_csv(folder / "throughput.csv", index=False)
     found = load_throughput(folder)
     assert found.rows[BOUND].isna().all(axis=None)
-    assert "from opening the loader" in to_markdown(found) and "alone" not in to_markdown(found)
+    assert "from opening the loader" in page_of(found) and "alone" not in page_of(found)
 
 
 @pytest.mark.parametrize("name", ["throughput.csv", "formats.csv", "throughput.json"])
@@ -202,7 +207,7 @@ def test_other_columns_are_refused(name: str, folder: Path) -> None:
 
 
 def test_the_table_has_every_loader_and_names_the_absent(folder: Path) -> None:
-    text = to_markdown(load_throughput(folder))
+    text = page_of(load_throughput(folder))
     assert "| ImageFolder, PIL | pil | triangle | 400 (200 to 480) | 1.00 (1.00 to 1.00) |" in text
     assert "| baseline | libjpeg | none | 800 (400 to 960) | 2.00 (2.00 to 2.00) |" in text
     assert "* FFCV, original bytes: absent, too far away" in text
@@ -215,11 +220,11 @@ def test_the_table_has_every_loader_and_names_the_absent(folder: Path) -> None:
 def test_the_table_names_loaders_that_no_throttle_can_hold(tmp_path: Path) -> None:
     rows = measured_rows()
     write_throughput(tmp_path / "all", rows, formats(), {}, SETTINGS)
-    assert "without a throttle only" not in to_markdown(load_throughput(tmp_path / "all"))
+    assert "without a throttle only" not in page_of(load_throughput(tmp_path / "all"))
     free = rows[(rows["loader"] == "image_folder_pil") & (rows["storage"] == "unlimited")]
     rows = pd.concat([rows, free.assign(loader="dali", decode="dali"), free.assign(loader="webdataset")])
     write_throughput(tmp_path / "some", rows, formats(), {}, SETTINGS)
-    assert "holds the throttle: DALI, CPU; WebDataset." in to_markdown(load_throughput(tmp_path / "some"))
+    assert "holds the throttle: DALI, CPU; WebDataset." in page_of(load_throughput(tmp_path / "some"))
 
 
 @pytest.mark.parametrize(
@@ -232,13 +237,13 @@ def test_the_table_names_loaders_that_no_throttle_can_hold(tmp_path: Path) -> No
 def test_the_table_says_how_warm_the_files_were(shares: list, said: str, tmp_path: Path) -> None:
     rows = measured_rows().head(2).assign(cached_share=shares)
     write_throughput(tmp_path, rows, formats(), {}, SETTINGS)
-    assert said in to_markdown(load_throughput(tmp_path))
+    assert said in page_of(load_throughput(tmp_path))
 
 
 def test_a_single_repeat_shows_no_spread(tmp_path: Path) -> None:
     rows = measured_rows()
     write_throughput(tmp_path, rows[rows["repeat"] == 0], formats(), {}, SETTINGS)
-    assert "| baseline | libjpeg | none | 800 | 2.00 |" in to_markdown(load_throughput(tmp_path))
+    assert "| baseline | libjpeg | none | 800 | 2.00 |" in page_of(load_throughput(tmp_path))
 
 
 def test_every_figure_is_drawn_with_its_numbers(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""What training lost, beside what tolerance foretold."""
+"""Points lost by training, beside the points that tolerance foretold."""
 
 from pathlib import Path
 

@@ -42,7 +42,7 @@ def records(tmp_path: Path) -> RecordsConfig:
 
 @pytest.fixture
 def transcoded(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """What is transcoded while a test runs."""
+    """The images that are transcoded while a test runs."""
     real, seen = jpeg_codec.to_progressive, []
 
     def watch(original: bytes, *settings: Any) -> bytes:

@@ -263,7 +263,7 @@ def decoding(rng: Random) -> str:
 
 
 def notes(rng: Random) -> str:
-    """What is kept beside records: markers, rejected images, what they were made of."""
+    """Files beside records: markers, rejected images, and the origin of records."""
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)
         (place / ".receipts").mkdir()

@@ -59,7 +59,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.fixture
 def mixed(places: dict[str, Path], tmp_path: Path) -> list[str]:
-    """Of 48 images an epoch, 36 of the many at group 2, and 12 of the few at group 5."""
+    """An epoch of 48 images takes 36 of the many at group 2, and 12 of the few at group 5."""
     return [
         *("dataset=mixture", "dataset.epoch=48", *SMALL, "training.epochs=2", "scan=group_5"),
         f"+dataset.sources.many.root={places['many']}",

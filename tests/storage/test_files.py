@@ -13,7 +13,7 @@ from pcr_exp.errors import StorageError
 from pcr_exp.storage.counters import CountingStorage
 from pcr_exp.storage.local import LocalStorage
 from pcr_exp.storage.open import open_storage
-from pcr_exp.storage.protocol import Counts, Storage
+from pcr_exp.storage.protocol import Counts, Joined, Storage
 from pcr_exp.storage.remote import FsspecStorage
 from pcr_exp.storage.throttle import ThrottledStorage
 
@@ -150,6 +150,32 @@ def test_counters_pass_errors_and_sizes_on(tmp_path: Path) -> None:
     time.sleep(0.05)
     counting.read("a", 0, 5)
     assert (counting.counts() - ended).busy_s < 0.05, "the read that failed is not in flight any more"
+
+
+def test_joined_storages_are_told_apart_by_name_and_counted_together(tmp_path: Path) -> None:
+    """Retries of each reach the run's rows, and a damaged file is forgotten where it lies."""
+
+    class Kept(CountingStorage):
+        def forget(self, path: str) -> bool:
+            return path == "train/a.pcr"
+
+    each = {}
+    for name, content in (("many", CONTENT), ("few", CONTENT[::-1])):
+        folder = tmp_path / name / "train"
+        folder.mkdir(parents=True)
+        (folder / "a.pcr").write_bytes(content)
+        each[name] = Kept(LocalStorage(tmp_path / name))
+    joined = Joined(each)
+    assert joined.read("few/train/a.pcr", 0, 9) == CONTENT[::-1][:9]
+    ranges = [("many/train/a.pcr", 3, 5), ("few/train/a.pcr", 2, 4), ("many/train/a.pcr", 0, 1)]
+    assert joined.read_many(ranges) == [CONTENT[3:8], CONTENT[::-1][2:6], CONTENT[:1]]
+    assert joined.read_many(ranges[::2]) == [CONTENT[3:8], CONTENT[:1]]
+    assert joined.size("many/train/a.pcr") == len(CONTENT)
+    assert joined.names("few/train") == {"a.pcr"}
+    assert joined.forget("few/train/a.pcr") and not joined.forget("few/train/b.pcr")
+    found = joined.counts()
+    assert (found.num_requests, found.bytes_read) == (6, 9 + 10 + 6)
+    assert str(joined) == f"many: {tmp_path / 'many'}, few: {tmp_path / 'few'}"
 
 
 def test_open_storage_wraps_only_what_is_limited(tmp_path: Path) -> None:

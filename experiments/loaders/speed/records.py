@@ -127,7 +127,7 @@ def _encode_seconds(images: Path, num_workers: int) -> float:
 
 
 def build_times(dataset: DatasetConfig, peers: Sequence[str], *, repeats: int) -> Iterator[Row]:
-    """A row of each format in each repeat: those of `formats.Built`.
+    """A row of each format in each repeat, with the columns of `formats.Built`.
 
     Raises:
         LoaderError: a peer is not installed, or cannot build its format.
@@ -169,7 +169,7 @@ def folder_dataset(root: Path) -> DatasetConfig:
 
 
 def measure_build_time(given: Namespace) -> Iterator[Row]:
-    """What it takes to write all images as records, and in the formats of `--peers`: seconds, bytes, files.
+    """The cost of writing all images as records, and in the formats of `--peers`: seconds, bytes, files.
 
     Each is built anew in every repeat: records in both encodings, by two threads, peers by what they bring
     for that. Files lie in the page cache.
