@@ -21,7 +21,7 @@ from pathlib import Path
 import torch
 
 from experiments.comet.updates import largest_batch, measure_all_reduce, measure_updates, settings_of
-from experiments.loaders.speed.study import Row, Study, add_missing
+from experiments.results.study import Row, Study, add_missing
 from pcr_exp.analysis.reporting_rules import others_cpu_share
 from pcr_exp.analysis.runs import read_timed_runs
 from pcr_exp.config.commands import TrainConfig

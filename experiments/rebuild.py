@@ -19,7 +19,6 @@ from experiments.comet.page import save_study_figure
 from experiments.loaders.page import report_throughput
 from experiments.loaders.scale_page import redraw_scale
 from experiments.loaders.speed.pages import redraw_cached_reads, redraw_codec, redraw_encode, redraw_throttle
-from experiments.loaders.speed.study import TABLES_FILE, tables_page
 from experiments.pages import PAGES as PAPERS
 from experiments.pcr.first_page import write_first_page
 from experiments.pcr.model_validation_page import report_validation
@@ -29,6 +28,7 @@ from experiments.pcr.time_to_target_page import write_projected
 from experiments.pcr.tolerance_slopes import measured_in, write_slopes
 from experiments.pcr.tolerance_vs_training import write_comparison
 from experiments.results.made_by import MADE_BY_FILE, made_by
+from experiments.results.study import TABLES_FILE, tables_page
 from pcr_exp.analysis.evaluation import draw_evaluation
 from pcr_exp.analysis.figure import only_figures
 from pcr_exp.analysis.one_image import write_sample_image

@@ -22,8 +22,8 @@ from matplotlib.figure import Figure
 
 from experiments.loaders.order_cost import measure, record_sizes
 from experiments.loaders.scale import Machine, Reads, never_evicted, reads_of_an_epoch, simulate
-from experiments.loaders.speed.study import Study
 from experiments.results.made_by import recorded_hardware
+from experiments.results.study import Study
 from pcr_exp.analysis.caption import NOT_TIMED, Caption
 from pcr_exp.analysis.figure import BELOW, footer, new_figure, panel_title, panels, save_figure
 from pcr_exp.analysis.plan import bandwidth_images_per_s, images_per_s

@@ -25,8 +25,8 @@ import torch
 import torch.nn.functional as F
 from PIL import Image
 
-from experiments.loaders.speed.study import Row, Study, add_missing, one_core, save_rows
 from experiments.pcr.resize_filter import DATA, open_network, scan_bytes
+from experiments.results.study import Row, Study, add_missing, one_core, save_rows
 from pcr_exp.config.dataset import AugmentConfig
 from pcr_exp.config.scan_scripts import DEFAULT
 from pcr_exp.images.codec import Buffer, Part, Pixels, Source

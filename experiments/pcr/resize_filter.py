@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from scipy import stats
 from torch import nn
 
-from experiments.loaders.speed.study import Row, Study, add_missing, one_core
+from experiments.results.study import Row, Study, add_missing, one_core
 from pcr_exp.config.dataset import AugmentConfig, DatasetConfig
 from pcr_exp.datasets.cars import CarsConfig
 from pcr_exp.datasets.celebahq import CelebAHQConfig

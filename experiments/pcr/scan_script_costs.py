@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from experiments.loaders.speed.study import Row, by_turns, in_turns
+from experiments.results.study import Row, by_turns, in_turns
 from pcr_exp.config.dataset import AugmentConfig
 from pcr_exp.config.scan_scripts import DEFAULT, ScanScript
 from pcr_exp.images.codec import Decoder, Pixels

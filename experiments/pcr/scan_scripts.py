@@ -26,7 +26,6 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from omegaconf import OmegaConf
 
-from experiments.loaders.speed.study import TABLES_FILE, Row, Study, one_core, save_rows, to_markdown
 from experiments.pcr import scan_script_costs as writers
 from experiments.pcr.scan_script_costs import (
     CutImages,
@@ -38,6 +37,7 @@ from experiments.pcr.scan_script_costs import (
     native_files,
     optimised_bytes,
 )
+from experiments.results.study import TABLES_FILE, Row, Study, one_core, save_rows, to_markdown
 from pcr_exp.analysis.caption import Caption, hardware_words
 from pcr_exp.analysis.figure import footer, panel_title, panels, save_figure
 from pcr_exp.analysis.frame import WHOLE, ms_ssim_words

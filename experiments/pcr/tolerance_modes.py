@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from experiments.loaders.speed.study import Study
+from experiments.results.study import Study
 from pcr_exp.analysis.tables import markdown_table, percent
 from pcr_exp.analysis.tolerance import Facts, Measured
 from pcr_exp.analysis.tolerance_page import load_tolerance

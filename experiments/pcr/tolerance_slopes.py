@@ -18,9 +18,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from experiments.loaders.speed.study import Study
 from experiments.pcr.accuracy_vs_mssim import LEAST_LEVELS
 from experiments.pcr.tolerance_modes import scores_of, weights_of
+from experiments.results.study import Study
 from pcr_exp.analysis.caption import NOT_TIMED, Caption
 from pcr_exp.analysis.figure import BELOW, named_line, panel_title, panels, save_figure
 from pcr_exp.analysis.marks import group_handles

@@ -1,1 +1,1 @@
-"""The folders of results/: what made them, and under what they were measured."""
+"""Shared by studies and the pages in results/: the program of a study, and the origin of each folder."""

@@ -15,7 +15,7 @@ import torch
 import torchvision  # type: ignore[import-untyped]
 from torch import Tensor, nn
 
-from experiments.loaders.speed.study import Row, Study, seconds
+from experiments.results.study import Row, Study, seconds
 from pcr_exp.gradients.tensors import Feedback
 from pcr_exp.gradients.threelc import ThreeLC
 

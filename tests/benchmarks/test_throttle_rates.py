@@ -11,8 +11,8 @@ import torch
 
 from experiments.loaders.speed.epoch_starts import measure_epochs
 from experiments.loaders.speed.hidden_latency import measure_latency
-from experiments.loaders.speed.study import native_records
 from experiments.loaders.speed.throttled_loader import SCANS, UNLIMITED, measure_bound, open_loader, take
+from experiments.results.study import native_records
 from pcr_exp.config.loader import LoaderConfig, StorageConfig
 
 pytestmark = pytest.mark.slow

@@ -16,7 +16,7 @@ import skimage.data
 import torch
 from PIL import Image
 
-from experiments.loaders.speed.study import add_missing, in_turns
+from experiments.results.study import add_missing, in_turns
 from pcr_exp.datasets.folder import FolderConfig
 
 RESULTS = Path(__file__).parents[2] / "results"

@@ -5,8 +5,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from experiments.loaders.speed.study import TABLES_FILE, native_samples, save_rows, tables_page, to_markdown
 from experiments.pcr import resize_filter
+from experiments.results.study import TABLES_FILE, native_samples, save_rows, tables_page, to_markdown
 from pcr_exp.errors import DatasetError
 
 RESULTS = Path(__file__).parents[2] / "results"

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from experiments.loaders.speed.study import Row, Study
+from experiments.results.study import Row, Study
 from pcr_exp.loading.lanes import EpochLanes
 from pcr_exp.loading.order import EpochOrder, SampleSequence, epoch_order
 from pcr_exp.storage.cache import CachedStorage, MemoryCache, PrefixCache

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.loaders.speed.study import Row, Study, by_turns, native_samples
+from experiments.results.study import Row, Study, by_turns, native_samples
 from pcr_exp.config.dataset import AugmentConfig
 from pcr_exp.config.scan_scripts import DEFAULT
 from pcr_exp.errors import ImageError

@@ -18,7 +18,7 @@ from typing import Any
 import cv2
 import numpy as np
 
-from experiments.loaders.speed.study import Row, Study, in_turns, native_records, one_core
+from experiments.results.study import Row, Study, in_turns, native_records, one_core
 from pcr_exp.config.dataset import AugmentConfig
 from pcr_exp.images.codec import Part, Pixels
 from pcr_exp.images.decode import open_decoder

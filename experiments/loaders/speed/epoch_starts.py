@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from experiments.loaders.speed.study import Row, Study, in_turns, native_records
 from experiments.loaders.speed.throttled_loader import SCANS, UNLIMITED, open_loader
+from experiments.results.study import Row, Study, in_turns, native_records
 from pcr_exp.config.loader import LoaderConfig, StorageConfig
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.storage.open import open_storage

@@ -12,7 +12,7 @@ from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
 
-from experiments.loaders.speed.study import Row, Study, native_records
+from experiments.results.study import Row, Study, native_records
 from pcr_exp.config.loader import StorageConfig
 from pcr_exp.loading.fetch import Fetcher
 from pcr_exp.loading.read_ahead import Reading, by_calls, reads_ahead, reads_in_flight, reads_per_call

@@ -14,7 +14,7 @@ import time
 from argparse import Namespace
 from collections.abc import Iterator
 
-from experiments.loaders.speed.study import Row, Study
+from experiments.results.study import Row, Study
 from pcr_exp.config.loader import StorageConfig
 from pcr_exp.loading.fetch import Fetcher
 from pcr_exp.loading.read_ahead import reads_ahead, reads_in_flight

@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 
 from experiments.loaders.formats import build_format, open_workspace
 from experiments.loaders.process import LoaderProcess
-from experiments.loaders.speed.study import Row, Study, native_records, native_samples, save_rows, seconds
+from experiments.results.study import Row, Study, native_records, native_samples, save_rows, seconds
 from pcr_exp.config.commands import PrepareConfig
 from pcr_exp.config.compose import compose
 from pcr_exp.config.dataset import DatasetConfig

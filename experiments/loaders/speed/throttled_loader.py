@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import torch
 
-from experiments.loaders.speed.study import Row, Study, native_records
+from experiments.results.study import Row, Study, native_records
 from pcr_exp.config.dataset import AugmentConfig
 from pcr_exp.config.loader import LoaderConfig, StorageConfig
 from pcr_exp.loading.batch import Batch
