@@ -9,9 +9,9 @@ import pytest
 import skimage.data
 from PIL import Image
 
-from experiments.loaders.speed import study as rows
 from experiments.pcr.reduced_sizes import Reduced, compare, to_markdown
 from experiments.pcr.resize_filter import scan_bytes
+from experiments.results import study as rows
 from pcr_exp.images.decode import open_decoder
 from pcr_exp.images.libturbojpeg import find_part_decoder
 
