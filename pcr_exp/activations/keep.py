@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -193,6 +194,48 @@ class Untracked:
             self._blocks.remove()
 
 
+class InjectedErrors(Untracked):
+    """Errors of the size that bounds allow, in the gradients themselves; activations are kept as they are.
+
+    Before each step of the optimizer a normal error is added to every convolution's weight gradient, of the
+    standard deviation `acceptable_sigma`: what the paper's figure of accuracy under injected errors asks.
+    The first update has no momentum yet, and no error. Every process of a team draws the same.
+    """
+
+    def __init__(
+        self, model: nn.Module, config: ActivationsConfig, optimizer: torch.optim.Optimizer, seed: int
+    ) -> None:
+        """Hook the steps of `optimizer`.
+
+        Raises:
+            ConfigError: the model has no 2d convolution, or the optimizer no momentum.
+        """
+        super().__init__()
+        self._sigma = partial(
+            acceptable_sigma, momentum=_momentum(config, optimizer), fraction=config.momentum_fraction
+        )
+        self._weights = [conv.weight for conv in _convolutions(model, config).values()]
+        self._seed, self._step = seed, 0
+        self._hook = optimizer.register_step_pre_hook(self._inject)
+
+    def begin(self, step: int) -> None:
+        self._step = step
+
+    def remove(self) -> None:
+        self._hook.remove()
+
+    def _inject(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        # Drawn anew from the update's number: a resumed run meets the same errors. torch's CPU generator
+        # keeps 32 bits of its seed, so both numbers are mixed into them.
+        mixed = np.random.SeedSequence((self._seed, self._step)).generate_state(1)[0]
+        random = torch.Generator().manual_seed(int(mixed))
+        for weight in self._weights:
+            buffer = optimizer.state.get(weight, {}).get("momentum_buffer")
+            if buffer is not None and weight.grad is not None:
+                errors = torch.randn(weight.shape, generator=random).to(weight.device)
+                weight.grad.add_(errors, alpha=self._sigma(float(buffer.abs().mean())))
+
+
 class CompressedActivations:
     """Convolution inputs through a codec; every `interval` updates the layers are looked at.
 
@@ -209,17 +252,12 @@ class CompressedActivations:
             ConfigError: the model has no 2d convolution, or bounds shall adapt to an optimizer that has no
                 momentum.
         """
-        if not convolutions(model):
-            raise ConfigError(
-                f"activations.name={config.name!r}: {type(model).__name__} has no 2d convolution; "
-                "wanted at least one whose input to compress. Use activations=none with it."
-            )
+        self._weights = {name: conv.weight for name, conv in _convolutions(model, config).items()}
         self.history: list[LayerRow] = []
         self.bounds = Bounds(config, _momentum(config, optimizer))
         self._optimizer = optimizer
         self._interval = config.interval
         self._lossy = config.name == "error_bounded"
-        self._weights = {name: conv.weight for name, conv in convolutions(model).items()}
         self._inputs = ConvInputs(model, partial(_pack, codec, self.bounds))
 
     def begin(self, step: int) -> None:
@@ -272,9 +310,9 @@ class CompressedActivations:
 
 
 def open_activations(
-    config: ActivationsConfig, model: nn.Module, optimizer: torch.optim.Optimizer
+    config: ActivationsConfig, model: nn.Module, optimizer: torch.optim.Optimizer, seed: int = 0
 ) -> Activations:
-    """Let `model` keep its activations as `config` says.
+    """Let `model` keep its activations as `config` says; `seed` is for errors that are drawn at random.
 
     Raises:
         ConfigError: the model or the optimizer does not suit the mode, or the codec is not installed.
@@ -283,6 +321,8 @@ def open_activations(
         return Untracked()
     if config.name == "recompute":
         return Untracked(RecomputedBlocks(model))
+    if config.name == "injected_errors":
+        return InjectedErrors(model, config, optimizer, seed)
     return CompressedActivations(model, open_codec(config), config, optimizer)
 
 
@@ -302,13 +342,22 @@ def _pack(codec: Codec, bounds: Bounds, layer: str, values: Tensor) -> Any:
     return pack(values, codec, bounds.of(layer))
 
 
-def _momentum(config: ActivationsConfig, optimizer: torch.optim.Optimizer) -> float:
-    adapts = config.name == "error_bounded" and config.bounds == "adaptive"
-    momentum = optimizer.defaults.get("momentum", 0.0) if isinstance(optimizer, torch.optim.SGD) else 0.0
-    if adapts and momentum == 0:
+def _convolutions(model: nn.Module, config: ActivationsConfig) -> dict[str, nn.Conv2d]:
+    found = convolutions(model)
+    if not found:
         raise ConfigError(
-            f"activations.bounds='adaptive' with {type(optimizer).__name__}, momentum {momentum:g}: wanted "
-            "SGD with momentum, which the bounds are set from. Set training.momentum above 0, or "
-            "activations.bounds=fixed."
+            f"activations.name={config.name!r}: {type(model).__name__} has no 2d convolution; wanted at "
+            "least one, whose input or gradient this is about. Use activations=none with it."
+        )
+    return found
+
+
+def _momentum(config: ActivationsConfig, optimizer: torch.optim.Optimizer) -> float:
+    momentum = optimizer.defaults.get("momentum", 0.0) if isinstance(optimizer, torch.optim.SGD) else 0.0
+    if config.follows_momentum and momentum == 0:
+        raise ConfigError(
+            f"activations={config.name} with {type(optimizer).__name__}, momentum {momentum:g}: wanted SGD "
+            "with momentum, which bounds and errors are set from. Set training.momentum above 0, or "
+            "activations=error_bounded activations.bounds=fixed."
         )
     return float(momentum)

@@ -78,9 +78,10 @@ class EchoConfig:
 class ActivationsConfig:
     """How convolution inputs are saved between forward and backward."""
 
-    name: Annotated[str, one_of("none", "lossless", "error_bounded", "recompute")] = "none"
+    name: Annotated[str, one_of("none", "lossless", "error_bounded", "recompute", "injected_errors")] = "none"
     """`none`: everything, as torch does. `lossless`: zeros as bits, the rest as it is. `error_bounded`: to
-    within a bound. `recompute`: only the inputs of blocks, which run again in backward."""
+    within a bound. `recompute`: only the inputs of blocks, which run again in backward. `injected_errors`:
+    everything, but weight gradients get errors of the size that adaptive bounds accept."""
     codec: str = "quantise"
     """The codec of error_bounded, as it is registered. `quantise`: ours, on any device. `sz`: SZ3, on the CPU
     (extra `sz`)."""
@@ -96,6 +97,12 @@ class ActivationsConfig:
     """`exact`: no free parameter. `paper`: with the empirical `paper_factor`."""
     paper_factor: Annotated[float, above(0)] = 0.32
     """The coefficient of `error_model=paper`."""
+
+    @property
+    def follows_momentum(self) -> bool:
+        """Whether the optimizer's momentum says how large an error may be."""
+        adapts = self.name == "error_bounded" and self.bounds == "adaptive"
+        return adapts or self.name == "injected_errors"
 
     def __post_init__(self) -> None:
         check_fields(self, "activations")

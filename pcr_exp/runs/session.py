@@ -71,13 +71,13 @@ def check_precision(config: TrainConfig, trainer: Trainer) -> None:
 
 
 def check_bounds(config: TrainConfig) -> None:
-    """Raise ConfigError if adaptive bounds would follow an optimizer that does not move."""
-    adapts = config.activations.name == "error_bounded" and config.activations.bounds == "adaptive"
-    if adapts and config.world_size > 1 and config.gradients.mode == "server":
+    """Raise ConfigError if bounds or errors would follow an optimizer that does not move."""
+    follows = config.activations.follows_momentum
+    if follows and config.world_size > 1 and config.gradients.mode == "server":
         raise ConfigError(
-            "activations.bounds=adaptive with gradients.mode=server: the bounds follow the optimizer's "
-            "momentum, and only the first process has an optimizer that moves. Use activations.bounds=fixed, "
-            "or gradients.mode=ddp."
+            f"activations={config.activations.name} with gradients.mode=server: it follows the optimizer's "
+            "momentum, and only the first process has an optimizer that moves. Use gradients.mode=ddp, or "
+            "activations=error_bounded activations.bounds=fixed."
         )
 
 

@@ -111,7 +111,7 @@ class Trainer:
         # float16 gradients underflow without loss scaling; bfloat16 has float32's range.
         self.scaler = torch.amp.GradScaler(device.type, enabled=self.amp_dtype is torch.float16)
         activations = activations or ActivationsConfig()
-        self.activations = open_activations(activations, self.model, self.optimizer)
+        self.activations = open_activations(activations, self.model, self.optimizer, seed)
         self.kept = KeptBytes(activations.interval)
         self._losses: list[float] = []
         """Losses of the parts of the update that is under way."""

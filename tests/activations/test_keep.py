@@ -215,18 +215,68 @@ def test_a_chain_of_layers_has_no_blocks() -> None:
         open_activations(ActivationsConfig(name="recompute"), model, sgd(model))
 
 
-@pytest.mark.parametrize("name", ["lossless", "error_bounded"])
+@pytest.mark.parametrize("name", ["lossless", "error_bounded", "injected_errors"])
 def test_a_model_without_convolutions_is_refused(name: str) -> None:
     model = nn.Sequential(nn.Linear(3, 3))
     with pytest.raises(ConfigError, match=f"activations.name='{name}': Sequential has no 2d convolution"):
         open_activations(QuantiseConfig(name=name), model, sgd(model))
 
 
-def test_bounds_cannot_adapt_without_momentum() -> None:
+def injected(fraction: float) -> ActivationsConfig:
+    return ActivationsConfig(name="injected_errors", momentum_fraction=fraction)
+
+
+def test_injected_errors_have_the_accepted_size() -> None:
     model = chain_model()
-    with pytest.raises(ConfigError, match=r"activations.bounds='adaptive' with SGD, momentum 0: wanted"):
+    optimizer = sgd(model)
+    activations = open_activations(injected(0.05), model, optimizer, seed=3)
+    train(model, optimizer, activations, range(4))
+    momenta = {name: conv.weight for name, conv in convolutions(model).items()}
+    wanted = [
+        0.05 * (1 - 0.9) * float(optimizer.state[w]["momentum_buffer"].abs().mean()) for w in momenta.values()
+    ]
+    others = [p.grad.clone() for p in model.parameters() if p.ndim < 4 and p.grad is not None]
+    drawn: list[list[torch.Tensor]] = [[] for _ in wanted]
+    activations.begin(4)
+    for step in range(4, 404):
+        activations.begin(step)
+        for conv in convolutions(model).values():
+            conv.weight.grad = torch.zeros_like(conv.weight)
+        activations._inject(optimizer)  # type: ignore[attr-defined] # the optimizer would change its momentum
+        for errors, conv in zip(drawn, convolutions(model).values(), strict=True):
+            assert conv.weight.grad is not None
+            errors.append(conv.weight.grad)
+    for errors, sigma in zip(drawn, wanted, strict=True):
+        assert float(torch.stack(errors).std()) == pytest.approx(sigma, rel=0.05)
+        assert not torch.equal(errors[0], errors[1])
+    left = [p.grad for p in model.parameters() if p.ndim < 4 and p.grad is not None]
+    assert all(torch.equal(a, b) for a, b in zip(others, left, strict=True))
+
+
+def test_injected_errors_are_of_the_run_and_the_update() -> None:
+    def weights(fraction: float, seed: int, first: int = 0) -> torch.Tensor:
+        model = chain_model()
+        optimizer = sgd(model)
+        train(model, optimizer, open_activations(ActivationsConfig(), model, optimizer), range(first))
+        activations = open_activations(injected(fraction), model, optimizer, seed=seed)
+        train(model, optimizer, activations, range(first, 3))
+        activations.remove()
+        assert activations.history == [] and activations.state_dict() == {}
+        return next(iter(convolutions(model).values())).weight.detach()
+
+    assert torch.equal(weights(0.5, seed=0), weights(0.5, seed=0))
+    assert torch.equal(weights(0.5, seed=0), weights(0.5, seed=0, first=1))  # the first update has no error
+    assert not torch.equal(weights(0.5, seed=0), weights(0.5, seed=1))
+    assert not torch.equal(weights(0.5, seed=0), weights(0.1, seed=0))
+
+
+def test_what_follows_momentum_cannot_do_without() -> None:
+    model = chain_model()
+    with pytest.raises(ConfigError, match=r"activations=error_bounded with SGD, momentum 0: wanted SGD"):
         open_activations(error_bounded(), model, sgd(model, momentum=0.0))
-    with pytest.raises(ConfigError, match=r"activations.bounds='adaptive' with Adam, momentum 0"):
+    with pytest.raises(ConfigError, match=r"activations=injected_errors with SGD, momentum 0: wanted SGD"):
+        open_activations(injected(0.01), model, sgd(model, momentum=0.0))
+    with pytest.raises(ConfigError, match=r"activations=error_bounded with Adam, momentum 0"):
         open_activations(error_bounded(), model, torch.optim.Adam(model.parameters()))
     open_activations(error_bounded(bounds="fixed"), model, torch.optim.Adam(model.parameters())).remove()
 
@@ -234,7 +284,7 @@ def test_bounds_cannot_adapt_without_momentum() -> None:
 @pytest.mark.parametrize(
     ("key", "value", "wanted"),
     [
-        ("name", "zip", "none or lossless or error_bounded or recompute"),
+        ("name", "zip", "none or lossless or error_bounded or recompute or injected_errors"),
         ("codec", "zfp", "quantise or sz"),
         ("bounds", "some", "adaptive or fixed"),
         ("error_model", "mine", "exact or paper"),

@@ -116,8 +116,12 @@ def test_bounds_cannot_follow_an_optimizer_elsewhere(configure: Any) -> None:
         gradients=ThreeLCConfig(mode="server"),
         world_size=2,
     )
-    with pytest.raises(ConfigError, match=r"bounds=adaptive with gradients\.mode=server: .*bounds=fixed"):
-        combinations.check_bounds(config)
+    for name in ("injected_errors", "error_bounded"):
+        config.activations.name = name
+        with pytest.raises(
+            ConfigError, match=rf"activations={name} with gradients\.mode=server: .*bounds=fixed"
+        ):
+            combinations.check_bounds(config)
     config.activations.bounds = "fixed"
     combinations.check_bounds(config)
 
