@@ -132,21 +132,6 @@ def all_of(case: str, values: Iterable[float]) -> Measured:
     return Measured(case, float(np.median(found)), float(found.min()), float(found.max()), len(found), ALL)
 
 
-def three_values(row: pd.Series, measure: str) -> list[float]:
-    """The values whose `<measure>_mean`, `_min`, `_max` and `n` a row has: of at most three, these say all.
-
-    Where there is no column `<measure>_mean`, the mean is in `<measure>`.
-
-    Raises:
-        RunError: `n` is above 3.
-    """
-    mean = float(row[f"{measure}_mean" if f"{measure}_mean" in row else measure])
-    low, high, n = float(row[f"{measure}_min"]), float(row[f"{measure}_max"]), int(row["n"])
-    if n > 3:
-        raise RunError(f"{measure}: n = {n}; wanted at most 3, whose mean and ends say every value.")
-    return {1: [mean], 2: [low, high], 3: [low, 3 * mean - low - high, high]}[n]
-
-
 class Committed:
     """The files below `results/`."""
 

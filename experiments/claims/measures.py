@@ -6,8 +6,9 @@ arguments, and returns a number per case; none where nothing was measured.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from math import inf
 
 import numpy as np
@@ -22,12 +23,11 @@ from experiments.claims.committed import (
     difference_points,
     exactly,
     mean_of,
-    three_values,
 )
 from experiments.claims.verdict import at_least, half_the_gain
 from experiments.combined.page import OFF, combined_frame
 from experiments.echoing.frame import echo_frame
-from experiments.threelc.frame import gradient_frame, published
+from experiments.threelc.frame import REFERENCE, gradient_frame, published
 from pcr_exp.analysis.statistics import by_repeat, paired_ratios
 from pcr_exp.system import MIB
 
@@ -46,9 +46,10 @@ _FLOAT_BITS = 32
 _LINK = "mode == 'ddp' and bandwidth_mbit_per_s"
 DESIGNS = {
     "threelc": "codec_name == 'threelc' and zero_run",
-    "others": "codec_name not in ['none', 'threelc', 'fp16', 'powersgd']",
+    "others": "codec_name not in ['none', 'threelc', 'fp16', 'powersgd', 'local_steps']",
+    "local_steps": "codec_name == 'local_steps'",
 }
-"""3LC, and the designs that its paper compares with."""
+"""3LC, the designs that its paper compares with, and floats that are sent after every second batch."""
 
 
 def share_of_bytes(committed: Committed, file: str, *, group: int) -> list[Measured]:
@@ -275,19 +276,46 @@ def cost_of_free_repeats(committed: Committed, file: str) -> list[Measured]:
 
 def speedup_where_the_network_limits(committed: Committed, file: str) -> list[Measured]:
     """Times as fast by echo alone as without, of one seed, where sending gradients limits."""
-    row = committed.row(file, "processes == 2 and combination == 'echo 2x'")
-    return [mean_of("", three_values(row, "speedup"))]
+    runs = _by_combination(committed, file, "processes == 2")
+    return [mean_of("", paired_ratios(runs[OFF], runs["echo 2x"], "seconds"))]
+
+
+def _by_combination(committed: Committed, file: str, query: str = "") -> dict[str, pd.DataFrame]:
+    """Runs of a folder by combination, a row of `combined_frame` per run."""
+    frame = combined_frame(committed.runs(file.rpartition("/")[0]))
+    chosen = frame.query(query) if query else frame
+    return {str(name): runs for name, runs in chosen.groupby("combination")}
+
+
+def _by_codec(
+    committed: Committed, file: str, alike: str, chosen: str
+) -> Iterator[tuple[pd.Series, pd.DataFrame, pd.DataFrame]]:
+    """A row that names a codec, its runs, and those of floats that differ in nothing else.
+
+    Args:
+        committed: The files.
+        file: A table beside the packed runs.
+        alike: A query on `gradient_frame`: which runs are compared.
+        chosen: One on those, which codecs.
+    """
+    frame = gradient_frame(committed.runs(file.rpartition("/")[0]))
+    several = frame["model"].nunique() > 1
+    for (model, *_), runs in frame.query(alike).groupby(["model", "setting", "epochs"], sort=True):
+        floats = runs[runs["codec"] == REFERENCE]
+        for codec, of_codec in runs.query(chosen).groupby("codec", sort=True):
+            case = str(codec).removeprefix("threelc ")
+            row = of_codec.iloc[0].copy()
+            row["case"] = f"{model}, {case}" if several else case
+            yield row, of_codec, floats
 
 
 def traffic(committed: Committed, file: str) -> list[Measured]:
     """Bits of floats over bits sent of large tensors, push and pull together, with a parameter server."""
-    rows = committed.rows(file, f"mode == 'server' and {DESIGNS['threelc']}")
     return [
         _as_published(
-            mean_of(_s(row), [_FLOAT_BITS / bits for bits in three_values(row, "coded_bits")]),
-            published(row.to_dict()).ratio,
+            mean_of(_s(row), _FLOAT_BITS / by_repeat(runs)["coded_bits"]), published(row.to_dict()).ratio
         )
-        for _, row in rows.iterrows()
+        for row, runs, _ in _by_codec(committed, file, "mode == 'server'", DESIGNS["threelc"])
     ]
 
 
@@ -301,51 +329,48 @@ def speedups_at_10_mbit(committed: Committed, file: str, *, designs: str) -> lis
     """Times as fast as floats of the same seed at 10 Mbit/s, beside the published number of each."""
     return [
         _as_published(
-            mean_of(str(row["codec"]).removeprefix("threelc "), three_values(row, "speedup")),
+            mean_of(row["case"], paired_ratios(runs, floats, "images_per_s")),
             published(row.to_dict()).speedup_at_10_mbit,
         )
-        for _, row in _at(committed, file, 10, DESIGNS[designs]).iterrows()
+        for row, runs, floats in _by_codec(committed, file, f"{_LINK} == 10", DESIGNS[designs])
     ]
 
 
 def speedups_at_1_gbit(committed: Committed, file: str) -> list[Measured]:
     """Times as fast as floats of the same seed at 1 Gbit/s, at every s."""
-    rows = _at(committed, file, 1000, DESIGNS["threelc"])
-    return [mean_of(_s(row), three_values(row, "speedup")) for _, row in rows.iterrows()]
+    return [
+        mean_of(_s(row), paired_ratios(runs, floats, "images_per_s"))
+        for row, runs, floats in _by_codec(committed, file, f"{_LINK} == 1000", DESIGNS["threelc"])
+    ]
 
 
 def speedup_over_the_best_other(committed: Committed, file: str) -> list[Measured]:
     """Images/s of 3LC at s = 1 over those of the same seed of the fastest other design, at 10 Mbit/s."""
-    frame = gradient_frame(committed.runs(file.rpartition("/")[0]))
-    fastest = _at(committed, file, 10, DESIGNS["others"]).sort_values("speedup")["codec"].iloc[-1]
-    at_10 = frame.query(f"{_LINK} == 10")
-    ours, theirs = at_10.query(f"{DESIGNS['threelc']} and sparsity == 1"), at_10[at_10["codec"] == fastest]
-    return [mean_of("", paired_ratios(ours, theirs, "images_per_s"))]
+    at_10 = partial(_by_codec, committed, file, f"{_LINK} == 10")
+    others = {row["case"]: runs for row, runs, _ in at_10(DESIGNS["others"])}
+    ((_, ours, _),) = at_10(f"{DESIGNS['threelc']} and sparsity == 1")
+    fastest = max(others.values(), key=lambda runs: by_repeat(runs)["images_per_s"].mean())
+    return [mean_of("", paired_ratios(ours, fastest, "images_per_s"))]
 
 
 def ratio_without_zero_runs(committed: Committed, file: str) -> list[Measured]:
     """Bits of floats over bits of a message without zero-run encoding, which depend on no data."""
-    rows = _at(committed, file, 10, "codec_name == 'threelc' and not zero_run")
-    return [exactly(_s(row), _FLOAT_BITS / row["coded_bits_mean"]) for _, row in rows.iterrows()]
+    found = _by_codec(committed, file, f"{_LINK} == 10", "codec_name == 'threelc' and not zero_run")
+    return [exactly(_s(row), _FLOAT_BITS / runs["coded_bits"].iloc[0]) for row, runs, _ in found]
 
 
 def gain_by_zero_runs(committed: Committed, file: str) -> list[Measured]:
     """Bits without zero-run encoding over bits with it, s = 1."""
-    rows = _at(committed, file, 10, "codec_name == 'threelc' and sparsity == 1")
+    found = _by_codec(committed, file, f"{_LINK} == 10", "codec_name == 'threelc' and sparsity == 1")
+    with_runs = {bool(row["zero_run"]): by_repeat(runs)["coded_bits"] for row, runs, _ in found}
     # A message without zero-run encoding has the same bits whatever is sent: one run of it is enough.
-    (without,) = rows[~rows["zero_run"]]["coded_bits_mean"]
-    (row,) = [row for _, row in rows[rows["zero_run"]].iterrows()]
-    return [mean_of("", [without / bits for bits in three_values(row, "coded_bits")])]
+    return [mean_of("", with_runs[False].iloc[0] / with_runs[True])]
 
 
 def accuracy_of_codecs(committed: Committed, file: str) -> list[Measured]:
     """Last top-1 less that of floats of the same seed after 256 updates, points."""
     rows = committed.rows(file, f"mode == 'ddp' and updates == 256 and {DESIGNS['threelc']}")
     return [difference_points(_s(row), row) for _, row in rows.iterrows()]
-
-
-def _at(committed: Committed, file: str, bandwidth: float, query: str) -> pd.DataFrame:
-    return committed.rows(file, f"{_LINK} == {bandwidth} and {query}")
 
 
 def _s(row: pd.Series) -> str:
@@ -366,9 +391,7 @@ def kept_bytes_over_ours(committed: Committed, file: str) -> list[Measured]:
     for words, modes in _memory(committed).items():
         kept = modes["kept_bytes"]
         found.append(exactly(f"{words}, bound 0.01", kept["none"] / kept["quantise 0.01"]))
-    of_combination = dict(
-        iter(combined_frame(committed.runs(file.rpartition("/")[0])).groupby("combination"))
-    )
+    of_combination = _by_combination(committed, file)
     for name, words in (("error bounded", "exact form"), ("error bounded paper", "paper's form")):
         ratios = paired_ratios(of_combination[OFF], of_combination[name], "kept_bytes_mean")
         found.append(mean_of(f"ShuffleNetV2 in training, {words}", ratios))
@@ -414,9 +437,8 @@ def predicted_sigma(committed: Committed, file: str, *, form: str) -> list[Measu
     return [all_of("ResNet-18", rows[f"{form}_sigma"] / rows["measured_sigma"])]
 
 
-def accuracy_of_activations(committed: Committed, file: str) -> list[Measured]:
-    """Last top-1 less that without compression, same seed, points."""
-    rows = committed.rows(file, "value.str.startswith('error_bounded')")
-    return [
-        difference_points(str(row["value"]).partition("error_model=")[2], row) for _, row in rows.iterrows()
-    ]
+def accuracy_of_activations(committed: Committed, file: str, *, mode: str) -> list[Measured]:
+    """Last top-1 less that without compression, same seed, points, by what tells runs of a mode apart."""
+    rows = committed.rows(file)
+    rows = rows[rows["value"].str.startswith(mode)]
+    return [difference_points(str(row["value"]).rpartition("=")[2], row) for _, row in rows.iterrows()]

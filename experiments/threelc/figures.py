@@ -13,7 +13,7 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator
 
-from experiments.threelc.frame import CODEC, DIRECTIONS, PANEL_KEYS, REFERENCE, SERIES_KEYS
+from experiments.threelc.frame import CODEC, DIRECTIONS, LOCAL_STEPS, PANEL_KEYS, REFERENCE, SERIES_KEYS
 from pcr_exp.analysis.figure import (
     BELOW,
     LEGEND_LINE_IN,
@@ -37,6 +37,7 @@ from pcr_exp.analysis.tables import span, with_unit
 # None is a scan level's colour (`style.OTHER_LOOKS`); colormaps for those that have a number (`_depth`).
 _LOOKS = {
     "none": (INK, "s"),
+    LOCAL_STEPS: ("#c2a5cf", "X"),
     "fp16": ("#6b6b6b", "D"),
     "bf16": ("#9a9a9a", "d"),
     "int8": ("#8c6d31", "^"),

@@ -40,6 +40,9 @@ _AMOUNTS = {"threelc": "sparsity", "topk": "fraction", "powersgd": "rank"}
 REFERENCE = "none"
 """The codec that others are compared with: 32-bit floats."""
 
+LOCAL_STEPS = "local_steps"
+"""The name of floats that are sent after every second batch alone, say."""
+
 _SAME = [
     *(*CODEC, "updates", "target_score", "majority_share", "num_classes", "headline"),
     "target_excluded_because",
@@ -47,7 +50,8 @@ _SAME = [
 
 _PLAIN_BYTES = 4
 
-COMPARED, KEPT = ("gradients", "network", "seed", "training.epochs"), ("gradients.min_values",)
+COMPARED = ("gradients", "network", "seed", "training.epochs", "training.global_batch_size")
+KEPT = ("gradients.min_values",)
 """What `setting` does not stand for; of the codec it has but which tensors are small and sent plain."""
 
 # Runs from before each codec had settings of its own have those of all.
@@ -101,11 +105,28 @@ def gradient_table(frame: pd.DataFrame) -> pd.DataFrame:
     return table.assign(ratio=32 / table["coded_bits_mean"]).sort_values(keys, ignore_index=True)
 
 
-def codec_columns(gradients: Mapping[str, Any]) -> dict[str, Any]:
-    """CODEC of a run's group `gradients`: numbers that mean nothing to its codec are NaN."""
+def codec_columns(gradients: Mapping[str, Any], num_batches: int = 1) -> dict[str, Any]:
+    """`codec` and CODEC of a run's group `gradients`: numbers that mean nothing to its codec are NaN.
+
+    Floats that are sent once for several batches of a process are LOCAL_STEPS.
+    """
     name = str(gradients["name"])
     amounts = {key: gradients[key] if _AMOUNTS.get(name) == key else math.nan for key in _AMOUNTS.values()}
-    return {"codec_name": name, **amounts, "zero_run": name == "threelc" and gradients["zero_run"]}
+    zero_run = name == "threelc" and gradients["zero_run"]
+    steps = f", {num_batches} local steps" if num_batches > 1 else ""
+    return {
+        "codec": codec_label(gradients) + steps,
+        "codec_name": LOCAL_STEPS if steps and name == REFERENCE else name,
+        **amounts,
+        "zero_run": zero_run,
+    }
+
+
+def _batches_an_update(config: Mapping[str, Any]) -> int:
+    """Batches of each process whose gradients are added up, and sent once."""
+    training = config["training"]
+    at_once = training["batch_size"] * config["world_size"]
+    return int((training.get("global_batch_size") or at_once) // at_once)
 
 
 def codec_label(gradients: Mapping[str, Any]) -> str:
@@ -144,15 +165,14 @@ def coded_bits(row: Row, before: Row | None, directions: Sequence[str]) -> float
 
 def _gradient_columns(run: Mapping[Any, Any]) -> dict[str, Any]:
     config, last = run["config"], run["rows"][-1]
-    gradients, network = config["gradients"], config["network"]
+    network = config["network"]
     values = last["pushed_values"] + last["pulled_values"]
     return {
-        "mode": gradients["mode"],
+        "mode": config["gradients"]["mode"],
         "bandwidth_mbit_per_s": network["bandwidth_mbit_per_s"] or math.inf,
         "latency_ms": network["latency_ms"],
         "epochs": config["training"]["epochs"],
-        "codec": codec_label(gradients),
-        **codec_columns(gradients),
+        **codec_columns(config["gradients"], _batches_an_update(config)),
         "updates": last["step"],
         "bits_per_value": 8 * (last["pushed_bytes"] + last["pulled_bytes"]) / values,
         "coded_bits": coded_bits(last, None, ["pushed", "pulled"]),
@@ -253,6 +273,7 @@ class Published:
 
 PUBLISHED = {
     ("none", None): Published(32, 1, 1, 0.9337),
+    (LOCAL_STEPS, None): Published(speedup_at_10_mbit=1.92, top1=0.9303),
     ("int8", None): Published(speedup_at_10_mbit=3.62, top1=0.9333),
     ("ternary_stochastic", None): Published(speedup_at_10_mbit=12.3, top1=0.9206),
     ("onebit", None): Published(speedup_at_10_mbit=14.6, top1=0.9321),

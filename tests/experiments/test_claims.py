@@ -24,7 +24,6 @@ from experiments.claims.committed import (
     all_of,
     exactly,
     mean_of,
-    three_values,
 )
 from experiments.claims.measures import (
     of_groups,
@@ -133,16 +132,6 @@ def test_intervals_are_of_what_scatters() -> None:
     two = mean_of("", [1.0, 3.0])
     assert two.high - 2 == pytest.approx(12.706, abs=1e-3), "Student's t of one degree of freedom"
     assert all_of("", [4.0, 1.0, 2.0]) == Measured("", 2.0, 1.0, 4.0, 3, "smallest to largest")
-
-
-def test_mean_ends_and_number_say_three_values() -> None:
-    row = pd.Series({"x_mean": 2.0, "x_min": 1.0, "x_max": 2.7, "n": 3})
-    assert three_values(row, "x") == pytest.approx([1.0, 2.3, 2.7])
-    renamed = row.rename({"x_mean": "x"})
-    assert three_values(renamed, "x") == pytest.approx([1.0, 2.3, 2.7])
-    assert three_values(row.replace(3, 2), "x") == [1.0, 2.7]
-    with pytest.raises(RunError, match="x: n = 4; wanted at most 3"):
-        three_values(pd.Series({"x_mean": 2.0, "x_min": 1.0, "x_max": 2.7, "n": 4}), "x")
 
 
 def test_what_an_interval_could_have_told_is_said() -> None:

@@ -33,7 +33,6 @@ from experiments.threelc.frame import (
     accuracy_curves,
     bits_curves,
     codec_columns,
-    codec_label,
     coded_bits,
     gradient_frame,
     gradient_table,
@@ -118,10 +117,25 @@ def test_equal_runs_are_no_further_seeds(tmp_path: Path, make_run: MakeRun) -> N
     assert (row["n"], row["num_reached"]) == (1, 1)
 
 
+def test_floats_of_several_batches_are_compared_with_floats_of_each(
+    tmp_path: Path, make_run: MakeRun
+) -> None:
+    make_run(tmp_path / "each", "group_5", gradients=NONE, mbit_per_s=10, epoch_s=20)
+    file = make_run(tmp_path / "two", "group_5", gradients=NONE, mbit_per_s=10, epoch_s=10) / "config.yaml"
+    config = OmegaConf.load(file)
+    config.training.global_batch_size = 64  # batches of 16 in two processes
+    OmegaConf.save(config, file)
+    runs = [*read_runs(tmp_path / "each"), *read_runs(tmp_path / "two")]
+    rows = gradient_table(gradient_frame(run_frame(runs))).set_index("codec")
+    assert list(rows.index) == ["none", "none, 2 local steps"] and rows["setting"].nunique() == 1
+    assert rows.loc["none, 2 local steps", "speedup"] == 2
+    assert published(rows.loc["none, 2 local steps"].to_dict()).speedup_at_10_mbit == 1.92
+
+
 def codec(name: str, **settings: Any) -> dict[str, Any]:
     """A codec's part of a row of `gradient_frame`."""
     gradients = asdict(schemas("gradients")[name](name=name, **settings))
-    return {"codec": codec_label(gradients), **codec_columns(gradients)}
+    return codec_columns(gradients)
 
 
 def test_codecs_are_named_with_what_tells_them_apart() -> None:
@@ -137,7 +151,7 @@ def test_codecs_are_named_with_what_tells_them_apart() -> None:
 
 def test_a_codec_that_no_table_knows_has_a_name_a_look_and_a_place() -> None:
     gradients = {**asdict(GradientsConfig()), "name": "sketch", "num_rows": 5}
-    own = {"codec": codec_label(gradients), **codec_columns(gradients)}
+    own = codec_columns(gradients)
     assert own["codec"] == "sketch num_rows=5" and not own["zero_run"]
     assert look_of(own) == look_of(own) != look_of(codec("none"))
     assert in_order(pd.DataFrame([own, codec("none")]))["codec"].tolist() == ["none", "sketch num_rows=5"]
