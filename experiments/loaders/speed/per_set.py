@@ -1,0 +1,79 @@
+"""What images of each set cost to encode and to decode, in CPU milliseconds.
+
+    python -m experiments.loaders.speed.per_set imagenet=$HOME/photographs/imagenet ... --out results/datasets
+
+prints a table, kept as outputs/datasets/cost.csv: one process, files in memory, everything warm, the cases
+of an image one after the other. `transcode`: from the file to progressive scans that hold the same
+coefficients. Decoding to RGB: the file and all ten scans by libjpeg-turbo, which leaves block smoothing out,
+and first scans by the decoder of this project.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+from experiments.loaders.speed.decoder import ORIGINAL, SCANS, call_of, files_of
+from experiments.results.study import Row, Study, by_turns, one_core
+from pcr_exp.errors import DatasetError, ImageError
+from pcr_exp.images.decoder import find_decoder
+from pcr_exp.images.libturbojpeg import find_part_decoder
+from pcr_exp.images.transcode import to_progressive
+
+JPEGS = {".jpg", ".jpeg"}
+
+
+def sample_files(folder: Path, num_images: int) -> list[Path]:
+    """So many of a folder's JPEG files, chosen at random and always the same.
+
+    Raises:
+        DatasetError: it has none.
+    """
+    found = sorted(path for path in folder.rglob("*") if path.suffix.lower() in JPEGS)
+    if not found:
+        raise DatasetError(f"{folder}: holds no JPEG file. Name a set as name=folder")
+    return random.Random(0).sample(found, min(num_images, len(found)))
+
+
+def rows(given: Namespace) -> Iterator[Row]:
+    """Each set's cases by turns, image by image."""
+    one_core()
+    ours, turbo = find_decoder(), find_part_decoder()
+    if ours is None or turbo is None:
+        sys.exit("decoders are missing: `python -m pcr_exp doctor` says how to get them")
+    for name, _, folder in (one.partition("=") for one in given.sets):
+        cases: dict[str, list[Callable[[], object]]] = {}
+        num_bytes = 0
+        for path in sample_files(Path(folder), given.num_images):
+            original = path.read_bytes()
+            try:
+                files = files_of(original)
+                calls: dict[str, Callable[[], object]] = {
+                    "transcode_ms": partial(to_progressive, original),
+                    "original_ms": call_of(turbo, files[ORIGINAL][1], 1.0),
+                    "libjpeg_10_ms": call_of(turbo, files["10 scans"][1], 1.0),
+                    **{f"ours_{count}_ms": call_of(ours, files[f"{count} scans"][0], 1.0) for count in SCANS},
+                }
+            except ImageError:  # grey, CMYK, and what libjpeg cannot be kept from smoothing
+                continue
+            num_bytes += len(original)
+            for case, call in calls.items():
+                cases.setdefault(case, []).append(call)
+        num_images = len(cases["transcode_ms"])
+        by_case = {case: lambda item, each=each: each[item]() for case, each in cases.items()}
+        for repeat, spent_s in enumerate(by_turns(by_case, num_images, given.repeats)):
+            took_ms = {case: 1e3 * seconds / num_images for case, seconds in spent_s.items()}
+            set_columns = {"set": name, "images": num_images, "kb": num_bytes / num_images / 1e3}
+            yield {**set_columns, "repeat": repeat, **took_ms}
+
+
+main = Study(__doc__, "outputs/datasets/cost.csv", rows, images=False)
+main.add("sets", nargs="+", metavar="NAME=FOLDER")
+main.add("--num-images", type=int, default=200)
+
+if __name__ == "__main__":
+    main()
