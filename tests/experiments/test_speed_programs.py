@@ -18,6 +18,7 @@ from PIL import Image
 
 from experiments.results.study import add_missing, in_turns
 from pcr_exp.datasets.folder import FolderConfig
+from pcr_exp.errors import DatasetError
 
 RESULTS = Path(__file__).parents[2] / "results"
 SPEED = "experiments.loaders.speed"
@@ -88,6 +89,15 @@ def test_a_program_of_images(
 ) -> None:
     set_all(monkeypatch, f"{SPEED}.{name}", **small)
     made(f"{SPEED}.{name}", [*arguments, *ONE, "--images", str(images)], table)
+
+
+def test_the_program_of_sets(images: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    two = [f"one={images}", f"two={images}", "--num-images", "2"]
+    frame = made(f"{SPEED}.per_set", [*two, *ONE], "datasets/cost.csv")
+    assert frame["set"].tolist() == ["one", "two"] and (frame["images"] == 2).all()
+    with pytest.raises(DatasetError, match=r"empty: holds no JPEG file. Name a set as name=folder"):
+        import_module(f"{SPEED}.per_set").main([f"nothing={tmp_path / 'empty'}", *ONE, "--out", "out"])
 
 
 @pytest.mark.parametrize("what", ["index", "prefix", "encode", "build_time"])
