@@ -29,6 +29,7 @@ from experiments.combined.page import OFF, combined_frame
 from experiments.echoing.frame import echo_frame
 from experiments.threelc.frame import REFERENCE, gradient_frame, published
 from pcr_exp.analysis.statistics import by_repeat, paired_ratios
+from pcr_exp.config.scan_scripts import NUM_GROUPS
 from pcr_exp.system import MIB
 
 _REDUCED = {
@@ -38,6 +39,14 @@ _REDUCED = {
     "imagenet": "imagenet_wnid",
 }
 """Datasets of images that are smaller than the published ones, and where their bytes are."""
+_TRAINED = {
+    "cars": "finetuning/cars",
+    "celebahq": "finetuning/celebahq",
+    "ham10000": "finetuning/ham10000",
+    "imagenet": "from_scratch/imagenet_13394",
+}
+"""Where static levels are trained, by the name that `quality` has for the images."""
+_OVERVIEW = "quality/overview.csv"
 _NETWORKS = {
     "compressed_activations/one_batch_resnet18": "ResNet-18",
     "compressed_activations/one_batch_vgg11": "VGG-11",
@@ -158,26 +167,48 @@ def same_outputs(committed: Committed, file: str) -> list[Measured]:
     return [exactly("", 100 * float((loss["group_10"] == loss["baseline"]).mean()), len(loss))]
 
 
-def of_groups(committed: Committed, file: str, *, dataset: str, groups: Sequence[int]) -> list[Measured]:
+def of_groups(committed: Committed, file: str, *, groups: Sequence[int]) -> list[Measured]:
     """Final score of runs trained at groups less that of baseline runs of the same seed, points.
 
     Nothing while a group has no runs yet.
     """
     if not {f"group_{group}" for group in groups} <= set(committed.rows(file)["scan"]):
         return []
-    of_group = {
-        group: committed.row(file, f"dataset == '{dataset}' and scan == 'group_{group}'") for group in groups
-    }
+    of_group = {group: committed.row(file, f"scan == 'group_{group}'") for group in groups}
     return [difference_points(f"group {group}", row) for group, row in of_group.items()]
 
 
 def at_half_the_bytes(committed: Committed, _: str) -> list[Measured]:
-    """`of_groups` of three datasets at group 5."""
+    """`of_groups` of the sets that are fine-tuned, at group 5."""
     return [
         replace(each, case=dataset)
         for dataset in ("cars", "celebahq", "ham10000")
-        for each in of_groups(committed, f"finetuning/{dataset}/summary.csv", dataset=dataset, groups=[5])
+        for each in of_groups(committed, f"{_TRAINED[dataset]}/summary.csv", groups=[5])
     ]
+
+
+def loss_at_an_ms_ssim(committed: Committed, _: str, *, at_least: float) -> list[Measured]:
+    """`of_groups` of every set at the smallest group whose images have so high a mean MS-SSIM."""
+    found = []
+    for dataset, folder in _TRAINED.items():
+        good = committed.rows(_OVERVIEW, f"dataset == '{dataset}' and ms_ssim_mean >= {at_least}")
+        group = int(good["group"].min())
+        losses = of_groups(committed, f"{folder}/summary.csv", groups=[group])
+        found += [replace(each, case=f"{dataset}, group {group}") for each in losses]
+    return found
+
+
+def loss_at_a_policys_choice(committed: Committed, file: str, *, policy: str, dataset: str) -> list[Measured]:
+    """`of_groups` at the group that a policy's runs ended with; 0 at group 10, which has the same pixels."""
+    runs = committed.runs(file.rpartition("/")[0]).to_dict("records")
+    last = [run["rows"][-1]["scan_group"] for run in runs if run["config"]["scan"]["name"] == policy]
+    found = []
+    for group in sorted(set(last)):
+        if group == NUM_GROUPS:
+            found.append(exactly(f"chose group {group}", 0.0, last.count(group)))
+        else:
+            found += of_groups(committed, f"{_TRAINED[dataset]}/summary.csv", groups=[int(group)])
+    return found
 
 
 def time_to_accuracy_at_group_5(committed: Committed, file: str) -> list[Measured]:

@@ -26,6 +26,8 @@ from experiments.claims.committed import (
     mean_of,
 )
 from experiments.claims.measures import (
+    loss_at_a_policys_choice,
+    loss_at_an_ms_ssim,
     of_groups,
     speedup_over_the_best_other,
     time_to_accuracy_at_group_5,
@@ -185,10 +187,39 @@ def test_hardware_is_what_the_files_say(tmp_path: Path) -> None:
 def test_a_difference_waits_for_the_runs_of_every_group(tmp_path: Path) -> None:
     head = "dataset,scan,difference_mean,difference_ci95,difference_n,difference_freedom,difference_interval"
     write(tmp_path / "a.csv", f"{head}\ncars,group_1,-0.02,0.01,3,11.5,t over seeds and images\n")
-    (found,) = of_groups(Committed(tmp_path), "a.csv", dataset="cars", groups=[1])
+    (found,) = of_groups(Committed(tmp_path), "a.csv", groups=[1])
     assert (found.value, found.high, found.n) == (-2, -1, 3)
     assert (found.freedom, found.interval) == (11.5, "t over seeds and images")
-    assert of_groups(Committed(tmp_path), "a.csv", dataset="cars", groups=[1, 2]) == []
+    assert of_groups(Committed(tmp_path), "a.csv", groups=[1, 2]) == []
+
+
+def test_a_choice_is_judged_by_static_runs_at_the_group(tmp_path: Path) -> None:
+    quality = "dataset,group,ms_ssim_mean\n" + "".join(
+        f"{dataset},{group},{0.9 + group / 100}\n"
+        for dataset in ("cars", "celebahq", "ham10000", "imagenet")
+        for group in (1, 5, 10)
+    )
+    write(tmp_path / "quality" / "overview.csv", quality)
+    head = "scan,difference_mean,difference_ci95,difference_n,difference_freedom,difference_interval"
+    for folder in (
+        "finetuning/cars",
+        "finetuning/celebahq",
+        "finetuning/ham10000",
+        "from_scratch/imagenet_13394",
+    ):
+        group = 1 if folder.endswith("ham10000") else 5
+        write(tmp_path / folder / "summary.csv", f"{head}\ngroup_{group},-0.02,0.01,3,2,t\n")
+    found = loss_at_an_ms_ssim(Committed(tmp_path), "", at_least=0.95)
+    assert [each.case for each in found] == ["cars, group 5", "celebahq, group 5", "imagenet, group 5"]
+    assert {each.value for each in found} == {-2}
+    (kept,) = loss_at_a_policys_choice(
+        Committed(RESULTS), "buying_back/cars/summary.csv", policy="cosine", dataset="cars"
+    )
+    assert (kept.case, kept.value, kept.high) == ("chose group 10", 0, 0)
+    (lost,) = loss_at_a_policys_choice(
+        Committed(RESULTS), "buying_back/cars/summary.csv", policy="mssim", dataset="cars"
+    )
+    assert lost.case == "group 5" and lost.low < lost.value < 0
 
 
 def test_time_to_accuracy_is_of_storage_that_limits_and_of_targets_that_all_reached(tmp_path: Path) -> None:
