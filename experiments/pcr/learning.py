@@ -188,9 +188,9 @@ def deployment_to_markdown(table: pd.DataFrame, words: Mapping[str, str] | None 
 
     def facts(group: Mapping[str, Any], rows: pd.DataFrame) -> str:
         return (
-            f"Final validation {metric_of(rows).words}, mean over n seeds (smallest to largest): images in "
-            "full, or read as in training. Differences, in points, are to the baseline in full, by seed, "
-            f"± half their 95 % interval ({interval_words(rows)}); setting {group['setting']}."
+            f"Final validation {metric_of(rows).words}, mean over n runs (smallest to largest): images in "
+            "full, or read as in training. Differences, in points, are to the baseline in full, of the same "
+            f"seed or fold, ± half their 95 % interval ({interval_words(rows)}); setting {group['setting']}."
         )
 
     by_scan = sections(table, GROUP_KEYS, words, facts, _columns, lambda rows: rows.drop_duplicates("scan"))

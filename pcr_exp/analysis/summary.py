@@ -70,7 +70,7 @@ def _sections(summary: pd.DataFrame, words: Mapping[str, str] | None = None) -> 
         return (
             f"Storage {group['storage']}; target {percent(rows['target_score'].iloc[0])} "
             f"validation {metric_of(rows).words}; "
-            "mean over n seeds (smallest to largest); differences are of runs of one seed, ± half their 95 % "
+            "mean over n runs (smallest to largest); differences are of one seed or fold, ± half their 95 % "
             f"interval ({interval_words(rows)}); time is training + data wait + probes; "
             f"setting {group['setting']}; {all_hardware(rows)}{timing}."
         )
