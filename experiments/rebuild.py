@@ -118,7 +118,7 @@ def _runs(
 
 
 def _projected(folder: Path, out: Path, learned: str, targets: str) -> None:
-    write_projected(RESULTS / learned / "runs", folder / _TIMED, RESULTS / targets, out)
+    write_projected(RESULTS / learned, folder / _TIMED, RESULTS / targets, out)
 
 
 def _decode_modes(folder: Path, out: Path) -> None:

@@ -63,7 +63,7 @@ def test_every_folder_with_files_of_a_page_is_named() -> None:
     owners = set(REBUILT) | {folder / "traces" for folder in REBUILT}
     assert drawn <= owners, "add these to results/made_by.yaml"
     assert {runs.parent for runs in packed_sets()} <= set(REBUILT)
-    assert len(RUN_SETS) >= 17 and len(REBUILT) >= 54
+    assert len(RUN_SETS) >= 15 and len(REBUILT) >= 54
 
 
 def test_results_are_few_small_files() -> None:
@@ -183,9 +183,8 @@ def table_rows(page: Path) -> Iterator[tuple[list[str], list[str]]]:
         header = header or cells if cells else []
 
 
-@pytest.mark.parametrize("folder", sorted(RESULTS.glob("fair_baseline/*/")), ids=name_of)
-def test_each_group_of_a_fair_baseline_chose_one_setting(folder: Path) -> None:
-    table = pd.read_csv(folder / "fair_baseline.csv")
+def test_each_group_of_a_fair_baseline_chose_one_setting() -> None:
+    table = pd.read_csv(RESULTS / "fair_baseline" / "fair_baseline.csv")
     assert (table.groupby(["dataset", "label", "model"])["chosen"].sum() == 1).all()
 
 

@@ -153,7 +153,7 @@ def write_first_page(results: Path, out: Path) -> list[Path]:
     caption = Caption(
         shows="Fewer bytes of each image: how it looks, what a network learns, how fast it is read",
         of=("EfficientNet-Lite0 fine-tuned at 128 px (smiles: 96 px), ShuffleNetV2 from scratch (ImageNet)",),
-        n="n = 3 seeds; images/s: n = 3 and 5",
+        n="n = 3 seeds, of smiles 5 folds; images/s: n = 3 and 5",
         storage="storage: 4.8 MiB/s, and no limit",
         hardware="2 CPU cores, no GPU",
     )
