@@ -7,6 +7,8 @@ is a column that the row does not have. What the models said of every image: `pc
 
     python -m pcr_exp.runs.packed outputs/runs results/my_runs         # packs the finished runs of a folder
     python -m pcr_exp.runs.packed outputs/runs results/my_runs --add   # and keeps those packed there
+
+Runs name the folders of the machine that they ran on; `--rename /mnt/disk7=..` puts others in their place.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import csv
 import io
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +59,9 @@ class _Raw:
     manifest: Manifest = field(compare=False)
 
 
-def pack_runs(runs_root: Path, out: Path, *, add: bool = False) -> list[str]:
+def pack_runs(
+    runs_root: Path, out: Path, *, add: bool = False, renamed: Mapping[str, str] | None = None
+) -> list[str]:
     """Pack all finished runs in the folders of `runs_root`; nothing there is changed or deleted.
 
     Files of a run other than its manifest, configuration, rows and predictions (log, checkpoint, figures) are
@@ -67,6 +71,7 @@ def pack_runs(runs_root: Path, out: Path, *, add: bool = False) -> list[str]:
         runs_root: A folder of run directories, of a packed set, or of both.
         out: Where the files go; a set that is there already is replaced,
         add: or keeps its runs, and gets these besides.
+        renamed: By text in a run's configuration or manifest, such as a folder, what is written in its place.
 
     Returns:
         The ids of all runs that the set now has, sorted.
@@ -76,7 +81,7 @@ def pack_runs(runs_root: Path, out: Path, *, add: bool = False) -> list[str]:
             another run of the same id.
         StorageError: the disk is full or refuses.
     """
-    found = _finished(runs_root)
+    found = {run_id: _renamed(raw, renamed or {}) for run_id, raw in _finished(runs_root).items()}
     if not found:
         raise RunError(f"{runs_root} holds no finished run: wanted a folder of run directories to pack.")
     adds = add and is_packed(out)
@@ -109,6 +114,13 @@ def _finished(runs_root: Path) -> dict[str, _Raw]:
         entry = {"manifest": json.loads(directory.manifest_path.read_text()), "config": directory.config()}
         found[directory.path.name] = _Raw(entry, rows, manifest)
     return _together(_read_raw(runs_root), found, runs_root) if is_packed(runs_root) else found
+
+
+def _renamed(raw: _Raw, renamed: Mapping[str, str]) -> _Raw:
+    text = json.dumps(raw.entry)
+    for old, new in renamed.items():
+        text = text.replace(json.dumps(old)[1:-1], json.dumps(new)[1:-1])
+    return replace(raw, entry=json.loads(text))
 
 
 def _together(one: Mapping[str, _Raw], other: Mapping[str, _Raw], where: Path) -> dict[str, _Raw]:
@@ -244,8 +256,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("out", type=Path, help=f"folder that {RUNS_FILE} and {ROWS_FILE} go to")
     parser.add_argument("--add", action="store_true", help="keep the runs that are packed in OUT already")
+    parser.add_argument(
+        "--rename",
+        metavar="OLD=NEW",
+        action="append",
+        default=[],
+        help="write NEW for OLD, such as a folder of this machine; may be given again",
+    )
     given = parser.parse_args(arguments)
-    packed = pack_runs(given.runs_root, given.out, add=given.add)
+    unclear = [one for one in given.rename if not one.partition("=")[0] or "=" not in one]
+    if unclear:
+        parser.error(f"--rename {unclear[0]}: wanted OLD=NEW, such as /mnt/disk7/records=data/records")
+    renamed = dict(one.split("=", 1) for one in given.rename)
+    packed = pack_runs(given.runs_root, given.out, add=given.add, renamed=renamed)
     print(f"{len(packed)} runs in {given.out / RUNS_FILE} and {given.out / ROWS_FILE}")
 
 

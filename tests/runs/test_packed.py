@@ -115,6 +115,23 @@ def test_a_set_is_packed_by_a_command(
         assert (tmp_path / "typed" / name).read_bytes() == (tmp_path / "called" / name).read_bytes()
 
 
+def test_folders_of_a_machine_are_named_otherwise(
+    runs_root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = read_runs(runs_root)[0].config["runs_root"]
+    pack_runs(runs_root, tmp_path / "as they are")
+    renames = ["--rename", f"{root}=outputs/runs", "--rename", "shufflenet=net"]
+    main([str(runs_root), str(tmp_path / "out"), *renames])
+    packed = read_packed(tmp_path / "out")
+    assert {run.config["runs_root"] for run in packed} == {"outputs/runs"}
+    assert {run.config["model"]["name"] for run in packed} == {"net_v2_x0_5"}
+    assert [run.rows for run in packed] == [run.rows for run in read_packed(tmp_path / "as they are")]
+    for wrong in ("outputs", "=outputs"):
+        with pytest.raises(SystemExit):
+            main([str(runs_root), str(tmp_path / "out"), "--rename", wrong])
+        assert f"--rename {wrong}: wanted OLD=NEW" in capsys.readouterr().err
+
+
 def test_runs_are_added_to_a_set(runs_root: Path, tmp_path: Path) -> None:
     pack_runs(runs_root, tmp_path / "at once")
     first, second, unfinished = sorted(runs_root.iterdir())
