@@ -1,0 +1,169 @@
+"""As many bytes in other ways: fewer images, fewer epochs, fewer scans of all images, or a mixture of scans.
+
+Nothing of it is in the paper, which compares trainings of as many epochs; whoever pays for reading asks it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from experiments.results.methods import page_frame
+from pcr_exp.analysis.figure import alone_mark, new_figure, panel_title, points_axis
+from pcr_exp.analysis.over_images import with_intervals
+from pcr_exp.analysis.page import Output, joined, sections
+from pcr_exp.analysis.primary_metric import metric_of
+from pcr_exp.analysis.statistics import DIFFERENCE, distinct_seeds, interval_words, spread
+from pcr_exp.analysis.style import INK, MUTED, scan_words, style
+from pcr_exp.analysis.tables import Cell, Footnotes, difference_cell, percent, spread_cell
+
+PANEL_KEYS = ["dataset", "label", "model", "setting"]
+COMPARED = (
+    *("scan", "seed", "dataset.fold", "dataset.max_train_images", "images"),
+    *("training.epochs", "training.eval_every_epochs", "training.warmup_epochs"),
+)
+BUDGETS = (0.5, 0.25)
+"""Shares of the bytes that the whole training of the original images reads."""
+NEAR = 0.12
+"""A way is of a budget if its bytes differ from it by at most this share."""
+COLUMNS = [
+    *(*PANEL_KEYS, "budget", "way", "scan", "n", "epochs", "num_train", "headline"),
+    *("bytes_share", "read_bytes_mean", "score_mean", "score_min", "score_max", *DIFFERENCE),
+]
+
+
+def equal_bytes_table(frame: pd.DataFrame) -> pd.DataFrame:
+    """COLUMNS of `run_frame`: a row per way of each budget, beside whole trainings at baseline.
+
+    Whole are runs of the most epochs on the most images; `budget` 1 is theirs. `bytes_share` is the mean over
+    n runs of record bytes over the whole training's; `difference_*` the last score in full less that of the
+    whole training of the same seed and fold. Empty unless a budget has two ways.
+    """
+    runs = page_frame(frame, _columns_of_run, less=COMPARED)
+    rows: list[dict[str, Any]] = []
+    for group, panel in runs.groupby(PANEL_KEYS, sort=True):
+        most = panel[(panel["num_train"] > 0.9 * panel["num_train"].max()) & (panel["scan"] == "baseline")]
+        whole = most[most["epochs"] == most["epochs"].max()]
+        if whole.empty:
+            continue
+        panel = panel.assign(way=[_way(run, whole.iloc[0]) for run in panel.to_dict("records")])
+        share = panel.groupby("way")["read_bytes"].transform("mean") / whole["read_bytes"].mean()
+        panel = panel.assign(bytes_share=share, budget=share.map(_budget))
+        panel.loc[panel["run_id"].isin(whole["run_id"]), "budget"] = 1.0
+        differences = with_intervals(
+            panel.assign(scan_level=panel["scan"], scan=panel["way"]), whole, "score"
+        )
+        shared = dict(zip(PANEL_KEYS, group, strict=True))
+        found = [
+            shared | _row(alike) | differences[way]
+            for (_, way), alike in panel.dropna(subset="budget").groupby(["budget", "way"])
+        ]
+        ways = pd.Series([row["budget"] for row in found if row["budget"] < 1]).value_counts()
+        rows += found if len(ways) and ways.max() > 1 else []
+    table = pd.DataFrame(rows, columns=COLUMNS)
+    return table.sort_values([*PANEL_KEYS, "budget", "way"], ascending=[True] * 4 + [False, True])
+
+
+def _columns_of_run(run: Mapping[Any, Any]) -> dict[str, Any]:
+    last = run["rows"][-1]
+    evaluated = [row for row in run["rows"] if row.get("eval_group") == "full"]
+    return {
+        "epochs": run["config"]["training"]["epochs"],
+        "num_train": run["num_train"],
+        "read_bytes": last["record_bytes"],
+        "score": evaluated[-1]["val_score"],
+    }
+
+
+def _way(run: Mapping[Any, Any], whole: pd.Series) -> str:
+    images = run["num_train"] / whole["num_train"]
+    fewer = f"{100 * images:.0f} % of the images" if images < 0.9 else ""
+    epochs = f"{run['epochs']} epochs" if run["epochs"] != whole["epochs"] else ""
+    scan = "" if run["scan"] == "baseline" else scan_words(run["scan"])
+    return ", ".join(part for part in (scan, fewer, epochs) if part) or "whole"
+
+
+def _budget(share: float) -> float | None:
+    return next((budget for budget in BUDGETS if abs(share - budget) <= NEAR * budget), None)
+
+
+def _row(alike: pd.DataFrame) -> dict[str, Any]:
+    same = ("budget", "way", "scan", "epochs", "headline", "bytes_share")
+    seeds = distinct_seeds(alike)
+    return {
+        **{key: alike[key].iloc[0] for key in same},
+        "n": len(seeds),
+        "num_train": round(alike["num_train"].mean()),
+        "read_bytes_mean": alike["read_bytes"].mean(),
+        **spread(seeds, ["score"]),
+    }
+
+
+def write_equal_bytes(output: Output) -> None:
+    """Write equal_bytes.{csv,md} and draw `equal_bytes`; nothing unless a budget has two ways."""
+    table = equal_bytes_table(output.frame)
+    if len(table):
+        output.table("equal_bytes", table, equal_bytes_to_markdown(table))
+        output.figure(
+            "equal_bytes", "Accuracy for as many bytes, read in other ways", table, draw_equal_bytes
+        )
+
+
+def equal_bytes_to_markdown(table: pd.DataFrame) -> str:
+    """A table per setting: budgets, and the ways of each."""
+
+    def facts(group: Mapping[str, Any], rows: pd.DataFrame) -> str:
+        return (
+            f"Final validation {metric_of(rows).words} in full, mean over n runs (smallest to largest). "
+            "Shares are of the record bytes that the whole training reads; differences, in points, are to "
+            f"it, of the same seed or fold, ± half their 95 % interval ({interval_words(rows)}); setting "
+            f"{group['setting']}."
+        )
+
+    return joined(sections(table, PANEL_KEYS, None, facts, _cells))
+
+
+def _cells(rows: pd.DataFrame, notes: Footnotes) -> dict[str, Cell]:  # noqa: ARG001 - one interface
+    return {
+        "bytes of the whole": lambda row: f"{100 * row['bytes_share']:.0f} %",
+        "way": lambda row: row["way"],
+        "n": lambda row: notes.count(row["n"]),
+        "images": lambda row: f"{row['num_train']:,}",
+        "epochs": lambda row: str(row["epochs"]),
+        "read": lambda row: f"{row['read_bytes_mean'] / 1e6:.1f} MB",
+        "tested in full": lambda row: spread_cell(row, "score", percent),
+        "difference": lambda row: "-" if row["way"] == "whole" else difference_cell(row, notes),
+    }
+
+
+def draw_equal_bytes(table: pd.DataFrame) -> Figure:
+    """Points against the whole training with 95 % intervals: a panel per setting and budget, a line a way."""
+    panels = [
+        (f"{100 * rows['budget'].iloc[0]:.0f} % of the bytes, {rows['dataset'].iloc[0]}", rows)
+        for _, rows in table[table["budget"] < 1].groupby([*PANEL_KEYS, "budget"], sort=False)
+    ]
+    heights = [1.4 + 0.34 * len(rows) for _, rows in panels]
+    with style():
+        figure = new_figure(6.8, sum(heights))
+        axes = figure.subplots(len(panels), squeeze=False, height_ratios=heights)[:, 0]
+        for ax, (title, rows) in zip(axes, panels, strict=True):
+            _draw_budget(ax, rows)
+            panel_title(ax, title, f"95 % intervals: {interval_words(rows)}")
+    return figure
+
+
+def _draw_budget(ax: Axes, rows: pd.DataFrame) -> None:
+    points, ci95 = (100 * rows[f"difference_{part}"].astype(float) for part in ("mean", "ci95"))
+    ax.errorbar(points, range(len(rows)), xerr=ci95, fmt="o", color=INK, capsize=3, elinewidth=1.3)
+    ax.axvline(0, color=MUTED, linewidth=1, zorder=1)
+    most = rows["n"].max()
+    names = [f"{row['way']}{alone_mark(row['n'], most)}" for row in rows.to_dict("records")]
+    ax.set_yticks(range(len(rows)), names)
+    ax.set_ylim(len(rows) - 0.5, -0.5)
+    ax.grid(axis="y", visible=False)
+    points_axis(ax, "x")
+    ax.set_xlabel(f"points of {metric_of(rows).words} against the whole training")
