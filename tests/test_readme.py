@@ -3,6 +3,7 @@
 import re
 import shlex
 import shutil
+import subprocess
 import tomllib
 from functools import partial
 from importlib.util import find_spec
@@ -15,6 +16,7 @@ from composing import SCHEMAS, compose
 
 from experiments.claims.page import BEGIN, END
 from pcr_exp import cli
+from pcr_exp.cli.typed import check_overrides
 from pcr_exp.measuring.stalls import measure
 
 REPO = Path(__file__).parents[1]
@@ -23,25 +25,35 @@ PAGES = [REPO / "README.md", REPO / "CONTRIBUTING.md", *sorted((REPO / "results"
 
 
 def commands(page: Path) -> list[str]:
-    """Every `python -m experiments...` line in the code blocks of a page, without comments."""
+    """What a shell would start of the code blocks of a page, variables put in: `python -m experiments...`."""
     blocks = re.findall(r"```bash\n(.*?)```", page.read_text(), flags=re.DOTALL)
-    lines = "".join(blocks).replace("\\\n", " ").splitlines()
-    return [line.partition("  #")[0].strip() for line in lines if line.startswith("python -m experiments.")]
+    started = r"""() { printf '%s\0' "$FUNCNAME" "$@"; printf '\n'; }"""
+    shell = "".join(f"{name}{started}\n" for name in ("python", "torchrun"))
+    done = subprocess.run(
+        ["/bin/bash", "-c", shell + "\n".join(blocks)],
+        env={"PATH": "", "HOME": "/home/reader"},  # nothing else is there to be started
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    found = [line.rstrip("\0").split("\0") for line in done.stdout.split("\0\n") if line]
+    return [shlex.join(words) for words in found if any(word.startswith("experiments.") for word in words)]
 
 
 @pytest.mark.parametrize("command", sorted({command for page in PAGES for command in commands(page)}))
 def test_every_command_composes(command: str) -> None:
-    _, _, module, *arguments = shlex.split(command)
+    words = shlex.split(command)
+    (place,) = (i for i, word in enumerate(words) if word.startswith("experiments."))
+    module, arguments = words[place], words[place + 1 :]
     runner = module.removeprefix("experiments.")
     if runner not in SCHEMAS:  # a program with options of its own
         assert find_spec(module) is not None
         return
-    # A sweep composes each value in turn; its first will do.
-    own = [
-        word for word in arguments if word != "-m" and not word.startswith("hydra")
-    ]  # Hydra's are not ours
-    overrides = [re.sub(r"^([^=]+=[^,\[]*),.*$", r"\1", word) for word in own]
-    assert compose(runner, *overrides) is not None
+    own = [word for word in arguments if word != "-m"]
+    check_overrides(own, sweeps="-m" in arguments or any(word.startswith("hydra.mode=") for word in own))
+    # A sweep composes each value in turn; its first will do. Hydra's are not ours.
+    first = [re.sub(r"^([^=]+=[^,\[]*),.*$", r"\1", word) for word in own if not word.startswith("hydra")]
+    assert compose(runner, *first) is not None
 
 
 def test_the_two_make_targets_are_there() -> None:
