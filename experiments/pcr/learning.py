@@ -25,6 +25,7 @@ from pcr_exp.analysis.figure import (
 )
 from pcr_exp.analysis.frame import GROUP_KEYS, LEVEL, per_setting
 from pcr_exp.analysis.front import TESTED_AT
+from pcr_exp.analysis.intervals import INFLUENCES
 from pcr_exp.analysis.over_images import with_intervals
 from pcr_exp.analysis.page import Output, joined, sections
 from pcr_exp.analysis.primary_metric import metric_of
@@ -134,14 +135,16 @@ DEPLOYMENT_COLUMNS = [
 ]
 
 
-def deployment_table(runs: pd.DataFrame) -> pd.DataFrame:
+def deployment_table(runs: pd.DataFrame, metric: str | None = None) -> pd.DataFrame:
     """DEPLOYMENT_COLUMNS of `run_frame`: one row per setting, scan level and fidelity of the test.
+
+    By the metric that runs are judged by, or by another that their evaluations have.
 
     `score_*` is of the finished model, over `n` seeds or folds; `difference_*` less the baseline's of the
     same seed at full fidelity, with an interval over images as well where all runs kept predictions. Runs
     that were not evaluated at their own group are left out.
     """
-    found = pd.DataFrame([row for run in runs.to_dict("records") for row in _rows(run)])
+    found = pd.DataFrame([row for run in runs.to_dict("records") for row in _rows(run, metric)])
     if found.empty:
         return pd.DataFrame(columns=DEPLOYMENT_COLUMNS)
     rows = []
@@ -170,14 +173,28 @@ def deployment_table(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def write_deployment(output: Output) -> None:
-    """Write deployment.{csv,md} and draw `differences` of runs that were evaluated at their own group."""
+    """Write deployment.{csv,md} and draw `differences` of runs that were evaluated at their own group.
+
+    `deployment_<metric>.{csv,md}` have the same by other metrics.
+    """
     table = deployment_table(output.frame)
     if table.empty:
         return
-    output.table("deployment", table, deployment_to_markdown(table, setting_words(output.frame)))
+    words = setting_words(output.frame)
+    output.table("deployment", table, deployment_to_markdown(table, words))
+    for metric in other_metrics(output.frame):
+        by_metric = deployment_table(output.frame, metric)
+        output.table(f"deployment_{metric}", by_metric, deployment_to_markdown(by_metric, words))
     if len(compared(table)):  # a level stands beside a baseline
         shows = "Accuracy lost or gained against the baseline"
         output.figure(DIFFERENCES, shows, table, draw_differences)
+
+
+def other_metrics(runs: pd.DataFrame) -> list[str]:
+    """Metrics that every evaluation of some runs has beside the one that they are judged by."""
+    evaluated = [evaluations_at("full", run["rows"]) for run in runs.to_dict("records")]
+    last = [rows[-1] for rows in evaluated if rows]
+    return [name for name in INFLUENCES if last and all(row.get(f"val_{name}") is not None for row in last)]
 
 
 def deployment_to_markdown(table: pd.DataFrame, words: Mapping[str, str] | None = None) -> str:
@@ -222,12 +239,13 @@ def _cells_of(rows: pd.DataFrame, words: str, notes: Footnotes) -> dict[str, Cel
     }
 
 
-def _rows(run: Mapping[Any, Any]) -> list[dict[str, object]]:
+def _rows(run: Mapping[Any, Any], metric: str | None) -> list[dict[str, object]]:
     if not evaluations_at("same", run["rows"]):
         return []
-    kept = ("run_id", *GROUP_KEYS, *LEVEL, "seed", "fold", "headline", "predictions")
+    kept = {key: run[key] for key in ("run_id", *GROUP_KEYS, *LEVEL, "seed", "fold", "predictions")}
+    score = f"val_{metric}" if metric else "val_score"
     return [
-        {**{key: run[key] for key in kept}, "tested_at": tested_at, "score": evaluated[-1]["val_score"]}
+        {**kept, "headline": metric or run["headline"], "tested_at": tested_at, "score": evaluated[-1][score]}
         for tested_at in TESTED_AT
         if (evaluated := evaluations_at(tested_at, run["rows"]))
     ]

@@ -13,6 +13,7 @@ from experiments.pcr.learning import (
     deployment_table,
     deployment_to_markdown,
     draw_differences,
+    other_metrics,
     write_deployment,
 )
 from pcr_exp.analysis.frame import run_frame
@@ -60,6 +61,22 @@ def test_the_page_has_both_beside_each_other(root: Path) -> None:
         "| group 1 | 2 | 51.0% (50.0% to 52.0%) | -39.0 ± 12.7 | 81.0% (80.0% to 82.0%) | -9.0 ± 12.7 |"
         in text
     )
+
+
+def test_other_metrics_have_tables_of_their_own(root: Path, tmp_path: Path) -> None:
+    for path in sorted(root.glob("*/rows.jsonl")):
+        rows = [json.loads(line) for line in path.read_text().splitlines()]
+        more = [row | ({"val_auc": row["val_top1"] / 2} if row["kind"] == "eval" else {}) for row in rows]
+        path.write_text("".join(json.dumps(row) + "\n" for row in more))
+    frame = run_frame(read_runs(root))
+    assert other_metrics(frame) == ["auc"]
+    by_auc = deployment_table(frame, "auc").set_index(["scan", "tested_at"])
+    assert by_auc.loc[("group_1", "full"), "difference_mean"] == pytest.approx(-0.39 / 2)
+    tables, _ = written(write_deployment, frame, tmp_path)
+    assert [path.name for path in tables] == [
+        f"deployment{which}.{ending}" for which in ("", "_auc") for ending in ("csv", "md")
+    ]
+    assert "auc_mean" in tables[2].read_text() and "Final validation AUC" in tables[3].read_text()
 
 
 def test_without_such_evaluations_there_is_no_table(tmp_path: Path, make_run: MakeRun) -> None:
