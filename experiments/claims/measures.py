@@ -27,25 +27,18 @@ from experiments.claims.committed import (
 from experiments.claims.verdict import at_least, half_the_gain
 from experiments.combined.page import OFF, combined_frame
 from experiments.echoing.frame import echo_frame
-from experiments.threelc.frame import REFERENCE, gradient_frame, published
+from experiments.threelc.frame import BesideFloats, beside_floats, gradient_frame, published
 from pcr_exp.analysis.statistics import by_repeat, paired_ratios
 from pcr_exp.config.scan_scripts import NUM_GROUPS
 from pcr_exp.system import MIB
 
 _REDUCED = {
-    "cars": "cars_model",
-    "celebahq": "celebahq_smiling",
-    "ham10000": "ham10000_dx",
-    "imagenet": "imagenet_wnid",
+    "cars": ("cars_model", "finetuning/cars"),
+    "celebahq": ("celebahq_smiling", "finetuning/celebahq"),
+    "ham10000": ("ham10000_dx", "finetuning/ham10000"),
+    "imagenet": ("imagenet_wnid", "from_scratch/imagenet_13394"),
 }
-"""Datasets of images that are smaller than the published ones, and where their bytes are."""
-_TRAINED = {
-    "cars": "finetuning/cars",
-    "celebahq": "finetuning/celebahq",
-    "ham10000": "finetuning/ham10000",
-    "imagenet": "from_scratch/imagenet_13394",
-}
-"""Where static levels are trained, by the name that `quality` has for the images."""
+"""Sets of images that are smaller than the published ones: tolerance's task, and where levels are trained."""
 _OVERVIEW = "quality/overview.csv"
 _NETWORKS = {
     "compressed_activations/one_batch_resnet18": "ResNet-18",
@@ -71,7 +64,7 @@ def share_of_bytes(committed: Committed, file: str, *, group: int) -> list[Measu
 def _shares_of_reduced(committed: Committed, group: int) -> list[Measured]:
     return [
         exactly(dataset, 100 * committed.row(f"tolerance/{task}/bytes.csv", f"group == '{group}'")["share"])
-        for dataset, task in _REDUCED.items()
+        for dataset, (task, _) in _REDUCED.items()
     ]
 
 
@@ -183,14 +176,14 @@ def at_half_the_bytes(committed: Committed, _: str) -> list[Measured]:
     return [
         replace(each, case=dataset)
         for dataset in ("cars", "celebahq", "ham10000")
-        for each in of_groups(committed, f"{_TRAINED[dataset]}/summary.csv", groups=[5])
+        for each in of_groups(committed, f"{_REDUCED[dataset][1]}/summary.csv", groups=[5])
     ]
 
 
 def loss_at_an_ms_ssim(committed: Committed, _: str, *, at_least: float) -> list[Measured]:
     """`of_groups` of every set at the smallest group whose images have so high a mean MS-SSIM."""
     found = []
-    for dataset, folder in _TRAINED.items():
+    for dataset, (_task, folder) in _REDUCED.items():
         good = committed.rows(_OVERVIEW, f"dataset == '{dataset}' and ms_ssim_mean >= {at_least}")
         group = int(good["group"].min())
         losses = of_groups(committed, f"{folder}/summary.csv", groups=[group])
@@ -201,14 +194,17 @@ def loss_at_an_ms_ssim(committed: Committed, _: str, *, at_least: float) -> list
 def loss_at_a_policys_choice(committed: Committed, file: str, *, policy: str, dataset: str) -> list[Measured]:
     """`of_groups` at the group that a policy's runs ended with; 0 at group 10, which has the same pixels."""
     runs = committed.runs(file.rpartition("/")[0]).to_dict("records")
-    last = [run["rows"][-1]["scan_group"] for run in runs if run["config"]["scan"]["name"] == policy]
-    found = []
-    for group in sorted(set(last)):
-        if group == NUM_GROUPS:
-            found.append(exactly(f"chose group {group}", 0.0, last.count(group)))
-        else:
-            found += of_groups(committed, f"{_TRAINED[dataset]}/summary.csv", groups=[int(group)])
-    return found
+    ends = [run["rows"][-1]["scan_group"] for run in runs if run["config"]["scan"]["name"] == policy]
+    trained = f"{_REDUCED[dataset][1]}/summary.csv"
+    return [
+        each
+        for group in sorted(set(ends))
+        for each in (
+            [exactly(f"chose group {group}", 0.0, ends.count(group))]
+            if group == NUM_GROUPS
+            else of_groups(committed, trained, groups=[int(group)])
+        )
+    ]
 
 
 def time_to_accuracy_at_group_5(committed: Committed, file: str) -> list[Measured]:
@@ -318,26 +314,8 @@ def _by_combination(committed: Committed, file: str, query: str = "") -> dict[st
     return {str(name): runs for name, runs in chosen.groupby("combination")}
 
 
-def _by_codec(
-    committed: Committed, file: str, alike: str, chosen: str
-) -> Iterator[tuple[pd.Series, pd.DataFrame, pd.DataFrame]]:
-    """A row that names a codec, its runs, and those of floats that differ in nothing else.
-
-    Args:
-        committed: The files.
-        file: A table beside the packed runs.
-        alike: A query on `gradient_frame`: which runs are compared.
-        chosen: One on those, which codecs.
-    """
-    frame = gradient_frame(committed.runs(file.rpartition("/")[0]))
-    several = frame["model"].nunique() > 1
-    for (model, *_), runs in frame.query(alike).groupby(["model", "setting", "epochs"], sort=True):
-        floats = runs[runs["codec"] == REFERENCE]
-        for codec, of_codec in runs.query(chosen).groupby("codec", sort=True):
-            case = str(codec).removeprefix("threelc ")
-            row = of_codec.iloc[0].copy()
-            row["case"] = f"{model}, {case}" if several else case
-            yield row, of_codec, floats
+def _codecs(committed: Committed, file: str, alike: str, chosen: str) -> Iterator[BesideFloats]:
+    return beside_floats(gradient_frame(committed.runs(file.rpartition("/")[0])), alike, chosen)
 
 
 def traffic(committed: Committed, file: str) -> list[Measured]:
@@ -346,7 +324,7 @@ def traffic(committed: Committed, file: str) -> list[Measured]:
         _as_published(
             mean_of(_s(row), _FLOAT_BITS / by_repeat(runs)["coded_bits"]), published(row.to_dict()).ratio
         )
-        for row, runs, _ in _by_codec(committed, file, "mode == 'server'", DESIGNS["threelc"])
+        for row, runs, _ in _codecs(committed, file, "mode == 'server'", DESIGNS["threelc"])
     ]
 
 
@@ -363,7 +341,7 @@ def speedups_at_10_mbit(committed: Committed, file: str, *, designs: str) -> lis
             mean_of(row["case"], paired_ratios(runs, floats, "images_per_s")),
             published(row.to_dict()).speedup_at_10_mbit,
         )
-        for row, runs, floats in _by_codec(committed, file, f"{_LINK} == 10", DESIGNS[designs])
+        for row, runs, floats in _codecs(committed, file, f"{_LINK} == 10", DESIGNS[designs])
     ]
 
 
@@ -371,28 +349,28 @@ def speedups_at_1_gbit(committed: Committed, file: str) -> list[Measured]:
     """Times as fast as floats of the same seed at 1 Gbit/s, at every s."""
     return [
         mean_of(_s(row), paired_ratios(runs, floats, "images_per_s"))
-        for row, runs, floats in _by_codec(committed, file, f"{_LINK} == 1000", DESIGNS["threelc"])
+        for row, runs, floats in _codecs(committed, file, f"{_LINK} == 1000", DESIGNS["threelc"])
     ]
 
 
 def speedup_over_the_best_other(committed: Committed, file: str) -> list[Measured]:
     """Images/s of 3LC at s = 1 over those of the same seed of the fastest other design, at 10 Mbit/s."""
-    at_10 = partial(_by_codec, committed, file, f"{_LINK} == 10")
-    others = {row["case"]: runs for row, runs, _ in at_10(DESIGNS["others"])}
+    at_10 = partial(_codecs, committed, file, f"{_LINK} == 10")
     ((_, ours, _),) = at_10(f"{DESIGNS['threelc']} and sparsity == 1")
-    fastest = max(others.values(), key=lambda runs: by_repeat(runs)["images_per_s"].mean())
+    others = [runs for _, runs, _ in at_10(DESIGNS["others"])]
+    fastest = max(others, key=lambda runs: by_repeat(runs)["images_per_s"].mean())
     return [mean_of("", paired_ratios(ours, fastest, "images_per_s"))]
 
 
 def ratio_without_zero_runs(committed: Committed, file: str) -> list[Measured]:
     """Bits of floats over bits of a message without zero-run encoding, which depend on no data."""
-    found = _by_codec(committed, file, f"{_LINK} == 10", "codec_name == 'threelc' and not zero_run")
+    found = _codecs(committed, file, f"{_LINK} == 10", "codec_name == 'threelc' and not zero_run")
     return [exactly(_s(row), _FLOAT_BITS / runs["coded_bits"].iloc[0]) for row, runs, _ in found]
 
 
 def gain_by_zero_runs(committed: Committed, file: str) -> list[Measured]:
     """Bits without zero-run encoding over bits with it, s = 1."""
-    found = _by_codec(committed, file, f"{_LINK} == 10", "codec_name == 'threelc' and sparsity == 1")
+    found = _codecs(committed, file, f"{_LINK} == 10", "codec_name == 'threelc' and sparsity == 1")
     with_runs = {bool(row["zero_run"]): by_repeat(runs)["coded_bits"] for row, runs, _ in found}
     # A message without zero-run encoding has the same bits whatever is sent: one run of it is enough.
     return [mean_of("", with_runs[False].iloc[0] / with_runs[True])]

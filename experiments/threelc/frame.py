@@ -6,7 +6,7 @@ ResNet-110 on CIFAR-10, 10 GPU workers and a parameter server, 25,600 steps, lin
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import isnan, nan
 from typing import Any
@@ -103,6 +103,28 @@ def gradient_table(frame: pd.DataFrame) -> pd.DataFrame:
             rows.append(row | paired_ratio(runs, reference, "images_per_s"))
     table = pd.DataFrame(rows)
     return table.assign(ratio=32 / table["coded_bits_mean"]).sort_values(keys, ignore_index=True)
+
+
+BesideFloats = tuple[pd.Series, pd.DataFrame, pd.DataFrame]
+"""A row that names a codec in `case`, its runs, and those of floats that differ in nothing else."""
+
+
+def beside_floats(frame: pd.DataFrame, alike: str, chosen: str) -> Iterator[BesideFloats]:
+    """Codecs one after the other, each on one link, with as many updates.
+
+    Args:
+        frame: As `gradient_frame` makes it.
+        alike: A query: which runs are compared.
+        chosen: Another: which codecs.
+    """
+    several = frame["model"].nunique() > 1
+    for (model, *_), runs in frame.query(alike).groupby(["model", "setting", "epochs"], sort=True):
+        floats = runs[runs["codec"] == REFERENCE]
+        for codec, of_codec in runs.query(chosen).groupby("codec", sort=True):
+            case = str(codec).removeprefix("threelc ")
+            row = of_codec.iloc[0].copy()
+            row["case"] = f"{model}, {case}" if several else case
+            yield row, of_codec, floats
 
 
 def codec_columns(gradients: Mapping[str, Any], num_batches: int = 1) -> dict[str, Any]:
