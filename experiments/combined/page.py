@@ -150,11 +150,13 @@ def _combined_columns(run: Mapping[Any, Any]) -> dict[str, Any]:
 def _methods(config: Mapping[str, Any]) -> dict[str, str]:
     echo, gradients, activations = config["echo"], config["gradients"], config["activations"]
     server = " server" if gradients["mode"] == "server" else ""
-    paper = " paper" if activations["error_model"] == "paper" else ""
+    form = " paper" if activations["error_model"] == "paper" else ""
+    if activations["name"] == "injected_errors":
+        form = f" {activations['momentum_fraction']:g}"
     return {
         "echo": "none" if echo["factor"] == 1 else f"echo {echo['factor']:g}x",
         "gradients": gradients["name"] + server,
-        "activations": activations["name"].replace("_", " ") + paper,
+        "activations": activations["name"].replace("_", " ") + form,
     }
 
 
