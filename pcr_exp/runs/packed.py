@@ -1,9 +1,10 @@
 """A set of finished runs in a few files instead of a folder each: `runs.json`, `rows.csv`, `predictions.npz`.
 
-`runs.json` has the manifest and the configuration of every run, by run id; `rows.csv` the rows of all, in the
-order in which they were written. In a cell a word stands as it is, everything else as JSON, so whole numbers
-stay whole and real numbers exact to the last bit. `null` is a value that could not be measured; an empty cell
-is a column that the row does not have. What the models said of every image: `pcr_exp.runs.predictions`.
+`runs.json` has the manifest and the configuration of every run, by run id, a line each; `rows.csv` the rows
+of all, in the order in which they were written. In a cell a word stands as it is, everything else as JSON, so
+whole numbers stay whole and real numbers exact to the last bit. `null` is a value that could not be measured;
+an empty cell is a column that the row does not have. What the models said of every image:
+`pcr_exp.runs.predictions`.
 
     python -m pcr_exp.runs.packed outputs/runs results/my_runs         # packs the finished runs of a folder
     python -m pcr_exp.runs.packed outputs/runs results/my_runs --add   # and keeps those packed there
@@ -97,7 +98,11 @@ def pack_runs(
         write_predictions(out / PREDICTIONS_FILE, kept)
     else:
         (out / PREDICTIONS_FILE).unlink(missing_ok=True)  # of the set that this one replaces
-    write_atomic(out / RUNS_FILE, [json.dumps(entries, indent=1, allow_nan=False).encode() + b"\n"])
+    lines = [
+        f"{json.dumps(run_id)}: {json.dumps(entry, separators=(',', ':'), allow_nan=False)}"
+        for run_id, entry in entries.items()
+    ]
+    write_atomic(out / RUNS_FILE, [("{\n" + ",\n".join(lines) + "\n}\n").encode()])
     return ids
 
 
