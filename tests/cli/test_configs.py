@@ -48,7 +48,8 @@ def test_every_way_of_keeping_activations_composes() -> None:
     kept = {mode: with_option("activations", mode).activations for mode in options("activations")}
     names = {mode: config.name for mode, config in kept.items()}
     assert names.pop("error_bounded_paper") == names.pop("error_bounded_sz") == "error_bounded"
-    assert names == {name: name for name in ("none", "lossless", "error_bounded", "recompute")}
+    modes = ("none", "lossless", "error_bounded", "recompute", "injected_errors")
+    assert names == {name: name for name in modes}
     assert kept["error_bounded_paper"].error_model == "paper"
     assert kept["none"] == ActivationsConfig()
 
