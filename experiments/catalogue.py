@@ -29,7 +29,6 @@ WITHOUT_AN_EXPERIMENT = {
     "PCR: table of datasets": "`python -m experiments.prepare dataset=<dataset>` prints it",
     "Echoing: table of tasks": "the tasks are PCR's datasets: `configs/dataset`",
     "3LC: speed of the codec": "`python -m experiments.threelc.codec_speed`, results/codec_speed",
-    "COMET: accuracy under injected sigma": "not built: some 20 trainings of 15 minutes on a CPU core",
     "COMET: throughput against batch size": "wants a GPU: `python -m experiments.gpu`",
 }
 """Figures and tables that no training or measurement with a file of its own gives, and what does."""

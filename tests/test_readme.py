@@ -25,7 +25,7 @@ PAGES = [REPO / "README.md", REPO / "CONTRIBUTING.md", *sorted((REPO / "results"
 
 
 def commands(page: Path) -> list[str]:
-    """What a shell would start of the code blocks of a page, variables put in: `python -m experiments...`."""
+    """Commands `python -m experiments...` of a page, as a shell starts them: its variables are put in."""
     blocks = re.findall(r"```bash\n(.*?)```", page.read_text(), flags=re.DOTALL)
     started = r"""() { printf '%s\0' "$FUNCNAME" "$@"; printf '\n'; }"""
     shell = "".join(f"{name}{started}\n" for name in ("python", "torchrun"))

@@ -39,9 +39,9 @@ COLUMNS = [
 def equal_bytes_table(frame: pd.DataFrame) -> pd.DataFrame:
     """COLUMNS of `run_frame`: a row per way of each budget, beside whole trainings at baseline.
 
-    Whole are runs of the most epochs on the most images; `budget` 1 is theirs. `bytes_share` is the mean over
-    n runs of record bytes over the whole training's; `difference_*` the last score in full less that of the
-    whole training of the same seed and fold. Empty unless a budget has two ways.
+    Whole are runs of the most epochs on the most images; `budget` 1 is theirs. `bytes_share`: mean record
+    bytes of n runs over the whole training's. `difference_*`: the last score in full less the whole
+    training's, of the same seed and fold. Empty unless a budget has two ways.
     """
     runs = page_frame(frame, _columns_of_run, less=COMPARED)
     rows: list[dict[str, Any]] = []

@@ -125,7 +125,9 @@ def _renamed(raw: _Raw, renamed: Mapping[str, str]) -> _Raw:
     text = json.dumps(raw.entry)
     for old, new in renamed.items():
         text = text.replace(json.dumps(old)[1:-1], json.dumps(new)[1:-1])
-    return replace(raw, entry=json.loads(text))
+    entry = json.loads(text)
+    entry["manifest"]["run_id"] = raw.manifest.run_id  # it names no place
+    return replace(raw, entry=entry)
 
 
 def _together(one: Mapping[str, _Raw], other: Mapping[str, _Raw], where: Path) -> dict[str, _Raw]:

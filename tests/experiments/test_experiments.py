@@ -29,7 +29,7 @@ PAPERS = {
     "PCR": 16,
     "Echoing": 7,
     "3LC": 7,
-    "COMET": 8,
+    "COMET": 7,
 }
 """How many figures and tables of each paper a reproduction has to give."""
 RUN_FIRST = ("demo", "sample_image")

@@ -164,5 +164,5 @@ def test_pages_of_runs_end_in_the_same_facts(tmp_path: Path, make_run: MakeRun) 
     tables = [
         path for path in RESULTS.rglob("*.md") if path.stem in ("summary", "deployment", "projected_times")
     ]
-    assert len(tables) >= 22
+    assert len(tables) >= 25
     assert [path for path in tables if "\nMeasured: n = " not in path.read_text()] == []

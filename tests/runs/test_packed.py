@@ -125,7 +125,9 @@ def test_folders_of_a_machine_are_named_otherwise(
     packed = read_packed(tmp_path / "out")
     assert {run.config["runs_root"] for run in packed} == {"outputs/runs"}
     assert {run.config["model"]["name"] for run in packed} == {"net_v2_x0_5"}
-    assert [run.rows for run in packed] == [run.rows for run in read_packed(tmp_path / "as they are")]
+    as_they_are = read_packed(tmp_path / "as they are")
+    assert [run.rows for run in packed] == [run.rows for run in as_they_are]
+    assert [run.manifest.run_id for run in packed] == [run.manifest.run_id for run in as_they_are]
     for wrong in ("outputs", "=outputs"):
         with pytest.raises(SystemExit):
             main([str(runs_root), str(tmp_path / "out"), "--rename", wrong])

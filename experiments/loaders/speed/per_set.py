@@ -1,4 +1,4 @@
-"""What images of each set cost to encode and to decode, in CPU milliseconds.
+"""CPU milliseconds to encode and to decode an image, set by set.
 
     python -m experiments.loaders.speed.per_set imagenet=$HOME/photographs/imagenet ... --out results/datasets
 
