@@ -18,7 +18,7 @@ from pcr_exp.runs.predictions import PREDICTIONS_FILE
 
 MADE_BY = made_by(RESULTS)
 REBUILT = [folder for folder, made in MADE_BY.items() if made.pages]
-PACKED = ("runs.json", "rows.csv")
+PACKED = ("runs.json", "rows.csv.gz")
 """Files of a packed set of runs."""
 LAYERS = "activations"
 """Bounds and bytes of every layer, a file per run that kept activations compressed."""

@@ -1,10 +1,10 @@
-"""A set of finished runs in a few files instead of a folder each: `runs.json`, `rows.csv`, `predictions.npz`.
+"""A set of finished runs in a few files in place of many: `runs.json`, `rows.csv.gz`, `predictions.npz`.
 
-`runs.json` has the manifest and the configuration of every run, by run id, a line each; `rows.csv` the rows
-of all, in the order in which they were written. In a cell a word stands as it is, everything else as JSON, so
-whole numbers stay whole and real numbers exact to the last bit. `null` is a value that could not be measured;
-an empty cell is a column that the row does not have. What the models said of every image:
-`pcr_exp.runs.predictions`.
+`runs.json` has the manifest and the configuration of every run, by run id, a line each; `rows.csv.gz` the
+rows of all, in the order in which they were written (pandas reads it, and `zcat` shows it). In a cell a word
+stands as it is, everything else as JSON, so whole numbers stay whole and real numbers exact to the last bit.
+`null` is a value that could not be measured; an empty cell is a column that the row does not have. What the
+models said of every image: `pcr_exp.runs.predictions`.
 
     python -m pcr_exp.runs.packed outputs/runs results/my_runs         # packs the finished runs of a folder
     python -m pcr_exp.runs.packed outputs/runs results/my_runs --add   # and keeps those packed there
@@ -16,8 +16,10 @@ from __future__ import annotations
 
 import argparse
 import csv
+import gzip
 import io
 import json
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -32,7 +34,7 @@ from pcr_exp.system.atomic import make_folder, write_atomic
 from pcr_exp.system.columns import Column
 from pcr_exp.training.columns import COLUMNS, with_declared
 
-RUNS_FILE, ROWS_FILE = "runs.json", "rows.csv"
+RUNS_FILE, ROWS_FILE = "runs.json", "rows.csv.gz"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +95,7 @@ def pack_runs(
     make_folder(out)
     table = rows_to_csv({run_id: packed[run_id].rows for run_id in ids}, with_declared([*declared.values()]))
     entries = {run_id: packed[run_id].entry for run_id in ids}
-    write_atomic(out / ROWS_FILE, [table.encode()])
+    write_atomic(out / ROWS_FILE, [gzip.compress(table.encode(), mtime=0)])  # equal rows, equal bytes
     if kept := {run_id: predictions[run_id] for run_id in ids if run_id in predictions}:
         write_predictions(out / PREDICTIONS_FILE, kept)
     else:
@@ -163,8 +165,8 @@ def _read_raw(folder: Path) -> dict[str, _Raw]:
         entries = {
             run_id: {"manifest": run["manifest"], "config": run["config"]} for run_id, run in runs.items()
         }
-        text = rows_path.read_text()
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        text = gzip.decompress(rows_path.read_bytes()).decode()
+    except (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError, AttributeError) as error:
         raise RunError(
             f"{folder} is no packed set of runs: {type(error).__name__}: {error}. Wanted {RUNS_FILE} and "
             f"{ROWS_FILE}; fetch both again."

@@ -1,6 +1,8 @@
 """A packed set of runs holds what its run directories held, to the last bit."""
 
+import gzip
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -56,13 +58,22 @@ def test_a_number_that_is_not_finite_is_not_packed() -> None:
         rows_to_csv({"a": [{"kind": "train", "train_loss": float("nan")}]})
 
 
+def text_of(path: Path) -> str:
+    content = path.read_bytes()
+    return (gzip.decompress(content) if path.suffix == ".gz" else content).decode()
+
+
+def write_text(path: Path, text: str) -> None:
+    path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
+
+
 @pytest.fixture
 def runs_root(tmp_path: Path) -> Path:
     """Two finished runs and an interrupted one, unpacked from what is committed."""
     source = Path(__file__).parents[2] / "results" / "throughput_model" / "trainings" / "runs"
     entries = json.loads((source / RUNS_FILE).read_text())
     ids = sorted(entries)[:3]
-    rows = rows_from_csv((source / ROWS_FILE).read_text(), dict.fromkeys(entries, COLUMNS))
+    rows = rows_from_csv(text_of(source / ROWS_FILE), dict.fromkeys(entries, COLUMNS))
     for run_id in ids:
         folder = tmp_path / "runs" / run_id
         folder.mkdir(parents=True)
@@ -167,10 +178,11 @@ def test_no_run_takes_the_place_of_another_of_its_id(runs_root: Path, tmp_path: 
 
 def test_nothing_is_added_to_a_damaged_set(runs_root: Path, tmp_path: Path) -> None:
     pack_runs(runs_root, tmp_path / "packed")
-    (tmp_path / "packed" / ROWS_FILE).write_text("run_id\nfotos\n")
-    with pytest.raises(RunError, match=r"rows.csv, line 2: run fotos is not in runs.json"):
+    rows_path = tmp_path / "packed" / ROWS_FILE
+    write_text(rows_path, "run_id\nfotos\n")
+    with pytest.raises(RunError, match=r"rows.csv.gz, line 2: run fotos is not in runs.json"):
         pack_runs(runs_root, tmp_path / "packed", add=True)
-    assert (tmp_path / "packed" / ROWS_FILE).read_text() == "run_id\nfotos\n"
+    assert text_of(rows_path) == "run_id\nfotos\n"
 
 
 def test_nothing_to_pack(tmp_path: Path) -> None:
@@ -184,17 +196,33 @@ def test_nothing_to_pack(tmp_path: Path) -> None:
         (RUNS_FILE, "{", "", "is no packed set of runs: JSONDecodeError"),
         (RUNS_FILE, '"manifest"', '"manifold"', "is no packed set of runs: KeyError"),
         (RUNS_FILE, '"finished"', '"done"', "runs.json, .*: status='done'"),
-        (ROWS_FILE, "eval,1", "eval,one", "rows.csv, line [0-9]+ is damaged"),
-        (ROWS_FILE, "eval,1,", "eval,", "rows.csv, line [0-9]+ is damaged"),
-        (ROWS_FILE, "\nphotos", "\n\nphotos", "rows.csv, line 2 is damaged"),
-        (ROWS_FILE, "eval,1", "eval,-1", "rows.csv, .*, row [0-9]+: eval row: epoch=-1"),
-        (ROWS_FILE, "\nphotos", "\nfotos", "rows.csv, line 2: run fotos.* is not in runs.json"),
+        (ROWS_FILE, "eval,1", "eval,one", "rows.csv.gz, line [0-9]+ is damaged"),
+        (ROWS_FILE, "eval,1,", "eval,", "rows.csv.gz, line [0-9]+ is damaged"),
+        (ROWS_FILE, "\nphotos", "\n\nphotos", "rows.csv.gz, line 2 is damaged"),
+        (ROWS_FILE, "eval,1", "eval,-1", "rows.csv.gz, .*, row [0-9]+: eval row: epoch=-1"),
+        (ROWS_FILE, "\nphotos", "\nfotos", "rows.csv.gz, line 2: run fotos.* is not in runs.json"),
     ],
 )
 def test_a_damaged_set(runs_root: Path, file: str, old: str, new: str, wanted: str) -> None:
     pack_runs(runs_root, runs_root)
-    text = (runs_root / file).read_text()
+    text = text_of(runs_root / file)
     assert old in text
-    (runs_root / file).write_text(text.replace(old, new, 1))
+    write_text(runs_root / file, text.replace(old, new, 1))
     with pytest.raises(RunError, match=wanted):
+        read_packed(runs_root)
+
+
+@pytest.mark.parametrize(
+    ("damage", "wanted"),
+    [
+        (lambda rows: rows[: len(rows) // 2], "EOFError"),
+        (lambda rows: b"run_id" + rows, "BadGzipFile"),
+        (lambda rows: rows[:20] + b"?" * 20 + rows[40:], "error: Error -3 while decompressing"),
+    ],
+)
+def test_damaged_compressed_rows(runs_root: Path, damage: Callable[[bytes], bytes], wanted: str) -> None:
+    pack_runs(runs_root, runs_root)
+    rows_path = runs_root / ROWS_FILE
+    rows_path.write_bytes(damage(rows_path.read_bytes()))
+    with pytest.raises(RunError, match=f"is no packed set of runs: {wanted}.*fetch both again"):
         read_packed(runs_root)
