@@ -74,16 +74,11 @@ def mean_image_kb(committed: Committed, file: str) -> list[Measured]:
     return [exactly("", files["num_bytes"] / files["num_images"] / 1000, int(files["num_images"]))]
 
 
-def _images_per_s(committed: Committed, file: str, loader: str, bandwidth: float) -> pd.Series:
-    """Images/s of a scan level at a bandwidth (MiB/s), by repeat."""
-    found = committed.rows(file, f"loader == '{loader}' and bandwidth_mib_per_s == {bandwidth}")
-    return found.set_index("repeat")["images_per_s"]
-
-
 def _speedup(committed: Committed, file: str, loader: str, bandwidth: float) -> pd.Series:
-    """Images/s of a scan level over those of baseline records, by repeat."""
-    ours, theirs = (_images_per_s(committed, file, level, bandwidth) for level in (loader, "baseline"))
-    return ours / theirs
+    """Images/s of a scan level over those of baseline records at a bandwidth (MiB/s), by repeat."""
+    rows = committed.rows(file, f"bandwidth_mib_per_s == {bandwidth}")
+    by_loader = rows.pivot(index="repeat", columns="loader", values="images_per_s")
+    return by_loader[loader] / by_loader["baseline"]
 
 
 def _bandwidths_of(rows: pd.DataFrame) -> list[float]:

@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 from composing import compose
 
+from experiments.claims import measures
 from experiments.claims.claim import CERTAINTIES, MEASURES, Claim, claim_of, judge, ranges_of, read_claims
 from experiments.claims.committed import (
     ALL,
@@ -24,13 +25,6 @@ from experiments.claims.committed import (
     all_of,
     exactly,
     mean_of,
-)
-from experiments.claims.measures import (
-    loss_at_a_policys_choice,
-    loss_at_an_ms_ssim,
-    of_groups,
-    speedup_over_the_best_other,
-    time_to_accuracy_at_group_5,
 )
 from experiments.claims.page import BEGIN, END, PAGE, RULE, TABLE, with_short_table, write_claims
 from experiments.claims.verdict import (
@@ -187,10 +181,10 @@ def test_hardware_is_what_the_files_say(tmp_path: Path) -> None:
 def test_a_difference_waits_for_the_runs_of_every_group(tmp_path: Path) -> None:
     head = "dataset,scan,difference_mean,difference_ci95,difference_n,difference_freedom,difference_interval"
     write(tmp_path / "a.csv", f"{head}\ncars,group_1,-0.02,0.01,3,11.5,t over seeds and images\n")
-    (found,) = of_groups(Committed(tmp_path), "a.csv", groups=[1])
+    (found,) = measures.of_groups(Committed(tmp_path), "a.csv", groups=[1])
     assert (found.value, found.high, found.n) == (-2, -1, 3)
     assert (found.freedom, found.interval) == (11.5, "t over seeds and images")
-    assert of_groups(Committed(tmp_path), "a.csv", groups=[1, 2]) == []
+    assert measures.of_groups(Committed(tmp_path), "a.csv", groups=[1, 2]) == []
 
 
 def test_a_choice_is_judged_by_static_runs_at_the_group(tmp_path: Path) -> None:
@@ -209,12 +203,12 @@ def test_a_choice_is_judged_by_static_runs_at_the_group(tmp_path: Path) -> None:
     ):
         group = 1 if folder.endswith("ham10000") else 5
         write(tmp_path / folder / "summary.csv", f"{head}\ngroup_{group},-0.02,0.01,3,2,t\n")
-    found = loss_at_an_ms_ssim(Committed(tmp_path), "", at_least=0.95)
+    found = measures.loss_at_an_ms_ssim(Committed(tmp_path), "", at_least=0.95)
     assert {(each.case, each.value) for each in found} == {
         (f"{dataset}, group 5", -2) for dataset in ("cars", "celebahq", "imagenet")
     }
     of_policy = partial(
-        loss_at_a_policys_choice, Committed(RESULTS), "buying_back/cars/summary.csv", dataset="cars"
+        measures.loss_at_a_policys_choice, Committed(RESULTS), "buying_back/cars/summary.csv", dataset="cars"
     )
     (kept,), (lost,) = of_policy(policy="cosine"), of_policy(policy="mssim")
     assert (kept.case, kept.value, kept.high) == ("chose group 10", 0, 0)
@@ -230,7 +224,7 @@ def test_time_to_accuracy_is_of_storage_that_limits_and_of_targets_that_all_reac
         "group_5,0.5,1048576,2,,,,3",
     ]
     write(tmp_path / "a.csv", head + "\n".join(rows) + "\n")
-    (found,) = time_to_accuracy_at_group_5(Committed(tmp_path), "a.csv")
+    (found,) = measures.time_to_accuracy_at_group_5(Committed(tmp_path), "a.csv")
     assert (found.case, found.value, found.low, found.high, found.n) == ("1 MiB/s, projected", 1.9, 1.8, 2, 3)
 
 
@@ -322,7 +316,7 @@ def test_in_part_has_a_bound_that_can_fail(claim: Claim) -> None:
 
 def test_the_fastest_design_is_compared_seed_by_seed() -> None:
     """Its rivals scatter as well: over their mean it seemed 1.13 to 1.19 times as fast."""
-    (found,) = speedup_over_the_best_other(COMMITTED, "gradients/gradients.csv")
+    (found,) = measures.speedup_over_the_best_other(COMMITTED, "gradients/gradients.csv")
     assert found.value == pytest.approx(1.16, abs=0.01)
     assert found.low < 1 < 1.3 < found.high and found.n == 3
 
