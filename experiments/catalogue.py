@@ -1,6 +1,8 @@
 """The lab note of each experiment file, and the page that lists them by the papers' figures.
 
-python -m experiments.catalogue        # writes configs/experiment/README.md
+In a checkout:
+
+    python -m experiments.catalogue        # writes configs/experiment/README.md
 """
 
 from __future__ import annotations

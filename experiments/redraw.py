@@ -1,7 +1,9 @@
 """Draw committed figures again, in place, from committed files alone: `make figures`.
 
-python -m experiments.redraw                          # all figures of results/
-python -m experiments.redraw results/quality          # what lies below a folder
+In a checkout:
+
+    python -m experiments.redraw                          # all figures of results/
+    python -m experiments.redraw results/quality          # what lies below a folder
 """
 
 from __future__ import annotations

@@ -89,16 +89,12 @@ def label_values(classes: Sequence[str], labels: Labels) -> npt.NDArray[Any]:
     return np.array(values, dtype=np.int64 if whole else np.float32)
 
 
-_TABLES_BYTES = 64 * MIB
-
-_TABLE_ROW_BYTES = 16
-
-_MAX_GAP_BYTES = 2**14
-
-_MAX_GAP_REMOTE_BYTES = 2**19
+_TABLES_BYTES, _TABLE_ROW_BYTES = 64 * MIB, 16
+"""Of the tables of where images lie: those of as many records are kept as fit."""
+_MAX_GAP_BYTES, _MAX_GAP_REMOTE_BYTES = 2**14, 2**19
 """Gaps that are read along and thrown away: about the bytes that come while a request waits."""
-
 _NUM_THREADS = 16
+"""Records that are read side by side from another machine."""
 
 
 class Row(TypedDict):

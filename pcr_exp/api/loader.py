@@ -1,9 +1,11 @@
 """Batches of images and labels for anyone's training loop: our `RecordLoader`, as torch's loaders are used.
 
-for epoch in range(loader.epoch, 90):
-for images, labels in loader:
-loss = ...
-loader.observe(loss=float(loss))     # only for policies that follow training
+A training loop:
+
+    for epoch in range(loader.epoch, 90):
+        for images, labels in loader:
+            loss = ...
+            loader.observe(loss=float(loss))  # only for policies that follow training
 """
 
 from __future__ import annotations

@@ -40,8 +40,8 @@ def open(
 
     Args:
         root: Folder or address (`s3://`, `gs://`, `http://`) of a split's records, as
-            `python -m experiments.prepare` makes them: the one that holds `pcr/` and `baseline/`, or one of
-            these. With `prepare`, photographs: a folder of class folders, or a table of paths and labels.
+            `pcr-exp prepare` makes them: the one that holds `pcr/` and `baseline/`, or one of these. With
+            `prepare`, photographs: a folder of class folders, or a table of paths and labels.
         scan: Which bytes are read: `group_1` to `group_10`, `all`, `baseline`, or a policy's name, or a dict
             of its name and settings: `{"name": "schedule", "groups": [2, 10], "milestones": [30]}`.
         label: Which label, if the records have several.
@@ -59,7 +59,7 @@ def open(
             index; None leaves that to the process, as torch's datasets do.
         max_pixels: Images of more are not decoded.
         prepare: A local folder for records of photographs. They are made once, with a bar on stderr and the
-            checks of `python -m experiments.prepare`, and opened the next time.
+            checks of `pcr-exp prepare`, and opened the next time.
         split: With `prepare`, which of train (the default), tune and val is opened.
 
     Raises:

@@ -35,8 +35,8 @@ def prepared(
 ) -> Path:
     """The folder that holds the splits of records of photographs; made by the first call, with a bar.
 
-    As `python -m experiments.prepare dataset=folder dataset.root=... records.root=...` makes them, with the
-    same checks, or `dataset=table`; as in training, a later call compares photographs by sizes and times.
+    As `pcr-exp prepare dataset=folder dataset.root=... records.root=...` makes them, with the same checks, or
+    `dataset=table`; as in training, a later call compares photographs by sizes and times.
 
     Args:
         photographs: Class folders, as `dataset=folder` has them; or a table with the columns `path` and

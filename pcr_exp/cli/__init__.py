@@ -1,10 +1,12 @@
 """All commands, `pcr-exp` or `python -m pcr_exp`: looking at records and at this machine, and every runner.
 
-pcr-exp inspect data/records/pets-1a2b3c4d/train            # what is in them
-pcr-exp verify s3://bucket/pets/train                       # whether all is there, and as it was written
-pcr-exp extract data/records/pets-1a2b3c4d/train 17 --group 2 -o cat.jpg
-pcr-exp doctor                                              # libraries, limits, disk
-pcr-exp train --help                                        # a runner says itself what it takes
+Some of them:
+
+    pcr-exp inspect data/records/pets-1a2b3c4d/train            # what is in them
+    pcr-exp verify s3://bucket/pets/train                       # whether all is there, and as it was written
+    pcr-exp extract data/records/pets-1a2b3c4d/train 17 --group 2 -o cat.jpg
+    pcr-exp doctor                                              # libraries, limits, disk
+    pcr-exp train --help                                        # a runner says itself what it takes
 """
 
 from __future__ import annotations

@@ -1,11 +1,13 @@
 """Refusing a value by its key. A bound of one setting stands in its field, a rule over several is `require`d.
 
-@dataclass(kw_only=True, slots=True)
-class LoaderConfig:
-lanes: Annotated[int, at_least(1)] = 8
+In a configuration:
 
-def __post_init__(self) -> None:
-check_fields(self, "loader")
+    @dataclass(kw_only=True, slots=True)
+    class LoaderConfig:
+        lanes: Annotated[int, at_least(1)] = 8
+
+        def __post_init__(self) -> None:
+            check_fields(self, "loader")
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """One continuous run of batches: the owner of threads, processes and shared memory, and the one loop.
 
-plan -> fetch (threads) -> reads -> encoded images (this process) -> decode, augment (workers) -> batch
+The way of an image:
+
+    plan -> fetch (threads) -> reads -> encoded images (this process) -> decode, augment (workers) -> batch
 """
 
 from __future__ import annotations
