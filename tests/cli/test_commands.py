@@ -181,10 +181,11 @@ def test_what_is_not_there(split: Path, arguments: list[str], message: str, caps
     assert message in capsys.readouterr().err
 
 
-def test_numbers_below_one_are_refused(capsys: Output) -> None:
+@pytest.mark.parametrize("number", ["0", "two", "1.5"])
+def test_numbers_below_one_are_refused(number: str, capsys: Output) -> None:
     with pytest.raises(SystemExit):
-        main(["verify", "records", "--threads", "0"])
-    assert "0: wanted 1 or more" in capsys.readouterr().err
+        main(["verify", "records", "--threads", number])
+    assert f"{number}: wanted 1 or more" in capsys.readouterr().err
 
 
 def test_doctor_says_what_is_there_and_what_is_not(
