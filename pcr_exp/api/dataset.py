@@ -283,7 +283,7 @@ class RecordDataset(Dataset[tuple[Any, Any]]):
         """The label of a class index: an int, or a float32 tensor, [] or [K]."""
         value = self.label_values[label]
         is_index = self.label_values.dtype == np.int64 and value.ndim == 0
-        return int(value) if is_index else torch.as_tensor(value)
+        return int(value) if is_index else torch.as_tensor(value).clone()
 
     def collate(self, samples: Sequence[tuple[Any, Any]]) -> tuple[Any, Any]:
         """These samples as a batch of `loader`: for `DataLoader(dataset, collate_fn=dataset.collate)`.
@@ -319,9 +319,10 @@ class RecordDataset(Dataset[tuple[Any, Any]]):
     def loader(self, batch_size: int, **settings: Any) -> DatasetLoader:
         """Batches of these images, for training: see `DatasetLoader` for the settings and what it raises.
 
-        `transform` and `images_as` are the dataset's unless given.
+        `transform`, `images_as`, `decode` and `seed` are the dataset's unless given.
         """
-        given = {"transform": self.transform, "images_as": self.images_as, "decode": self.decode} | settings
+        own = {"transform": self.transform, "images_as": self.images_as, "decode": self.decode}
+        given = own | ({} if self.seed is None else {"seed": self.seed}) | settings
         values = torch.from_numpy(self.label_values)
         return DatasetLoader(
             self.records,

@@ -26,13 +26,17 @@ class Observer:
     @contextmanager
     def waiting(self) -> Iterator[None]:
         """Around the wait for a batch."""
+        self.rest()
         began_s = self._now()
-        if self._given_s is not None:
-            self._train_s += began_s - self._given_s
-        self._given_s = None
         yield
         self._given_s = self._now()
         self._wait_s += self._given_s - began_s
+
+    def rest(self) -> None:
+        """Training pauses: no time counts until the next batch is waited for."""
+        if self._given_s is not None:
+            self._train_s += self._now() - self._given_s
+        self._given_s = None
 
     def give(self, batch: Batch, *, ends_epoch: bool) -> None:
         """A batch goes to training."""

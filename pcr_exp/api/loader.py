@@ -19,7 +19,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from pcr_exp.api.following import Observer, Position
-from pcr_exp.api.scan import Scan, asks_the_model, policy_of_scan
+from pcr_exp.api.scan import Scan, asks_the_model, plain, policy_of_scan
 from pcr_exp.config.check import require
 from pcr_exp.config.crops import CropSettings
 from pcr_exp.config.dataset import AugmentConfig
@@ -190,6 +190,7 @@ class DatasetLoader:
         self._num_parts = len(share.slots)
         self.batch_size = batch_size
         self._records = records
+        self._selection = selection if isinstance(selection, Selection) else None
         self._label_values = label_values
         self._has_fields = fields is not None
         self._shuffle = shuffle
@@ -204,7 +205,7 @@ class DatasetLoader:
             "batch_size": batch_size,
             "lanes": lanes,
             "batches_per_update": share.num_slots,
-            "scan": dict(scan) if isinstance(scan, Mapping) else scan,
+            "scan": plain(scan),
         }
         if selection is not None:
             identity |= selection.identity
@@ -237,18 +238,23 @@ class DatasetLoader:
 
     def _epoch_batches(self, turn: int) -> Iterator[tuple[Tensor, Any]]:
         epoch = self._position.epoch
-        for number in range(self._position.batch, len(self)):
-            if turn != self._turn:
-                raise LoaderError("another iteration of this loader has begun: there is one at a time.")
-            with self._observer.waiting():
+        try:
+            for number in range(self._position.batch, len(self)):
+                if turn != self._turn:
+                    raise LoaderError("another iteration of this loader has begun: there is one at a time.")
+                self._observer.rest()
                 self._settle(epoch)
-                batch = next(self._open_stream(epoch, number))
-            self._position.batch = number + 1
-            is_last = number + 1 == len(self)
-            self._open_at = (epoch + 1, 0) if is_last else (epoch, number + 1)
-            self._observer.give(batch, ends_epoch=is_last)
-            labels = self._labels(batch)
-            yield batch.images, {"label": labels, **batch.fields} if self._has_fields else labels
+                with self._observer.waiting():
+                    batch = self._next(epoch, number)
+                self._position.batch = number + 1
+                is_last = number + 1 == len(self)
+                self._open_at = (epoch + 1, 0) if is_last else (epoch, number + 1)
+                self._observer.give(batch, ends_epoch=is_last)
+                labels = self._labels(batch)
+                yield batch.images, {"label": labels, **batch.fields} if self._has_fields else labels
+        finally:
+            if turn == self._turn:  # validation between epochs is no training
+                self._observer.rest()
         if turn == self._turn:
             self._position.end()
             if not self._shuffle:  # evaluation: nothing is read ahead for an epoch that may never come
@@ -261,6 +267,11 @@ class DatasetLoader:
     def _labels(self, batch: Batch) -> Tensor:
         """The labels that a batch is given with."""
         return self._label_values[batch.labels]
+
+    def _next(self, epoch: int, number: int) -> Batch:
+        stream = self._open_stream(epoch, number)
+        self._open_at = None  # a stream that fails here is over
+        return next(stream)
 
     def _open_stream(self, epoch: int, number: int) -> Iterator[Batch]:
         if self._open_at != (epoch, number):
@@ -286,9 +297,8 @@ class DatasetLoader:
             return self._probe(wanted)
         if isinstance(wanted, SimilarityProbe):
             decode = self._records.open_decoder(self._decode)
-            return mean_similarities(
-                FixedSample(self._records, wanted.num_images, decode=decode), wanted.candidates
-            )
+            sample = FixedSample(self._records, wanted.num_images, decode=decode, selection=self._selection)
+            return mean_similarities(sample, wanted.candidates)
         raise LoaderError(
             f"the scan policy wants a {type(wanted).__name__}, which needs the model: give loader(probe=...)."
         )
@@ -323,6 +333,7 @@ class DatasetLoader:
     def close(self) -> None:
         """End its threads and processes; the next iteration starts others."""
         self._open_at = None
+        self._stream = iter(())  # what it holds may be freed
         self._loader.close()
 
     def __enter__(self) -> DatasetLoader:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from pcr_exp.api.dataset import RecordDataset
 from pcr_exp.api.loader import DatasetLoader, named_as_arguments
-from pcr_exp.api.scan import Scan, policy_of_scan
+from pcr_exp.api.scan import Scan, plain, policy_of_scan
 from pcr_exp.config.check import require
 from pcr_exp.config.mixture import EPOCHS, LABEL
 from pcr_exp.errors import ConfigError
@@ -154,7 +154,7 @@ class MixtureLoader(DatasetLoader):
         self._num_images = np.zeros(len(counts), dtype=np.int64)
         super().__init__(
             self._mixed,
-            {name: _plain(one.scan) for name, one in self._datasets.items()},
+            {name: plain(one.scan) for name, one in self._datasets.items()},
             label=LABEL,
             label_values=mixture.label_values,
             batch_size=batch_size,
@@ -223,8 +223,5 @@ def _labels(datasets: Mapping[str, RecordDataset]) -> tuple[list[str], Tensor]:
     shapes = {name: list(value.shape[1:]) for name, value in values.items()}
     alike = all(shape == next(iter(shapes.values())) for shape in shapes.values())
     require(alike, "labels", shapes, "rows of one length for the classes of every source")
-    return classes, torch.from_numpy(np.concatenate(list(values.values())))
-
-
-def _plain(scan: Scan) -> Any:
-    return dict(scan) if isinstance(scan, Mapping) else scan
+    joined = np.concatenate(list(values.values()))
+    return classes, torch.from_numpy(joined if joined.dtype == np.int64 else joined.astype(np.float32))

@@ -76,7 +76,7 @@ def open(
     require(not isinstance(fields, str), "fields", fields, f"a list of names: [{fields!r}]")
     address = expanded(os.fspath(root))
     if prepare is not None:
-        made = prepared(Path(address), os.fspath(prepare), label=label, labels=labels, fields=fields)
+        made = prepared(address, os.fspath(prepare), label=label, labels=labels, fields=fields)
         address = str(made / (split or "train"))
     storage = PerProcessStorage(address)
     folder = _find_folder(storage, encoding_of(scan))

@@ -31,7 +31,7 @@ _MAX_ENTRIES = 1000
 
 
 def prepared(
-    photographs: Path, root: str, *, label: str | None, labels: Labels, fields: Sequence[str] = ()
+    address: str, root: str, *, label: str | None, labels: Labels, fields: Sequence[str] = ()
 ) -> Path:
     """The folder that holds the splits of records of photographs; made by the first call, with a bar.
 
@@ -39,8 +39,8 @@ def prepared(
     `dataset=table`; as in training, a later call compares photographs by sizes and times.
 
     Args:
-        photographs: Class folders, as `dataset=folder` has them; or a table with the columns `path` and
-            `label`, or what `label` calls it.
+        address: Of photographs: class folders, as `dataset=folder` has them; or a table with the columns
+            `path` and `label`, or what `label` calls it.
         root: Local folder of records, outside of the photographs.
         label: The column of labels of a table.
         labels: As `pcr_exp.open` takes it: `float` and `multi_hot` say what the cells of a table are.
@@ -52,8 +52,8 @@ def prepared(
             are no such fields.
         PcrExpError: as `prepare_records` raises it.
     """
-    root = expanded(root)
-    if "://" in root or "://" in str(photographs):
+    photographs, root = Path(address), expanded(root)
+    if "://" in root or "://" in address:
         raise ConfigError(f"prepare={root!r}: wanted a local folder, for photographs in a local folder.")
     home = photographs if photographs.is_dir() else photographs.parent
     if photographs.is_dir() and Path(root).resolve().is_relative_to(home.resolve()):

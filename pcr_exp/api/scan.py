@@ -37,6 +37,13 @@ def encoding_of(scan: Scan) -> str:
     return "baseline" if scan == BASELINE else "pcr"
 
 
+def plain(scan: Any) -> Any:
+    """Its settings as JSON gives them back: dicts and lists."""
+    if isinstance(scan, Mapping):
+        return {key: plain(value) for key, value in scan.items()}
+    return [plain(value) for value in scan] if isinstance(scan, list | tuple) else scan
+
+
 def is_static(scan: Scan) -> bool:
     """Whether it means one scan group in every epoch."""
     return not isinstance(scan, Mapping) and scan not in list(schemas("scan"))

@@ -119,7 +119,8 @@ class Fetcher(Generic[Request, Result]):
                         "a batch was asked for, but the loader is paused: call resume() first."
                         if self._paused
                         else "a batch was asked for before the scan policy had decided which scan group to "
-                        "read. This is a defect of the policy: please report it."
+                        "read. In a loop of your own, call loader.observe(loss=...) after every batch, an "
+                        "epoch's last one too; else this is a defect of the policy: please report it."
                     )
             self._num_taken += count
             return [self._results.pop(number) for number in numbers]  # type: ignore[misc]

@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 
 from pcr_exp.errors import ImageError
-from pcr_exp.images.codec import Decoder, Source
+from pcr_exp.images.codec import Decoder, Pixels, Source
 from pcr_exp.images.ms_ssim import ms_ssim
 from pcr_exp.images.resample import whole_image
+from pcr_exp.loading.selection import Selection
 from pcr_exp.loading.transform import EvalTransform
 from pcr_exp.records.groups import RecordPrefix
 from pcr_exp.records.reader import RecordSet
@@ -34,11 +35,16 @@ class FixedSample:
     lower group is a part of what was read, so looking at it again costs storage nothing.
     """
 
-    def __init__(self, records: RecordSet, num_images: int, *, decode: Decoder) -> None:
-        """Take `num_images`, or as many as there are."""
+    def __init__(
+        self, records: RecordSet, num_images: int, *, decode: Decoder, selection: Selection | None = None
+    ) -> None:
+        """Take `num_images`, or as many as there are; of a selection its own."""
         self.full_group = records.index.num_groups
         self._records = records
-        self._num_images = min(num_images, records.index.num_samples)
+        images = range(records.index.num_samples) if selection is None else selection.images.tolist()
+        self._images = images[:num_images]
+        """Their numbers in the split."""
+        self._num_images = len(self._images)
         self._decode = decode
 
     def __len__(self) -> int:
@@ -84,12 +90,16 @@ class FixedSample:
     @cached_property
     def _samples(self) -> list[tuple[RecordPrefix, int]]:
         """For each image, the record that it is in and its place there."""
+        sizes = self._records.index.sizes
+        ends = np.cumsum(sizes)
+        prefixes: dict[int, RecordPrefix] = {}
         samples: list[tuple[RecordPrefix, int]] = []
-        for record in range(len(self._records.index.records)):
-            if len(samples) < self._num_images:
-                prefix = self._records.read_prefix(record, self.full_group)
-                samples += [(prefix, i) for i in range(len(prefix))]
-        return samples[: self._num_images]
+        for image in self._images:
+            record = int(np.searchsorted(ends, image, side="right"))
+            if record not in prefixes:
+                prefixes[record] = self._records.read_prefix(record, self.full_group)
+            samples.append((prefixes[record], int(image - ends[record] + sizes[record])))
+        return samples
 
 
 def mean_similarities(sample: FixedSample, groups: Iterable[int]) -> dict[int, float]:
@@ -98,17 +108,17 @@ def mean_similarities(sample: FixedSample, groups: Iterable[int]) -> dict[int, f
     Raises:
         ImageError: an image is too small to be measured; the message begins with its id.
     """
-    return {group: float(np.mean(_similarities(sample, group))) for group in groups}
-
-
-def _similarities(sample: FixedSample, group: int) -> list[float]:
-    if group == sample.full_group:
-        return [1.0]
-    values = []
+    values: dict[int, list[float]] = {group: [] for group in groups}
     for position in range(len(sample)):
-        whole, part = (whole_image(sample.image(position, g)) for g in (sample.full_group, group))
-        try:
-            values.append(ms_ssim(whole, part).value)
-        except ImageError as error:
-            raise ImageError(f"{sample.id(position)}: {error}") from error
-    return values
+        whole = whole_image(sample.image(position, sample.full_group))
+        for group, of_group in values.items():
+            is_whole = group == sample.full_group
+            of_group.append(1.0 if is_whole else _similarity(sample, position, group, whole))
+    return {group: float(np.mean(of_group)) for group, of_group in values.items()}
+
+
+def _similarity(sample: FixedSample, position: int, group: int, whole: Pixels) -> float:
+    try:
+        return ms_ssim(whole, whole_image(sample.image(position, group))).value
+    except ImageError as error:
+        raise ImageError(f"{sample.id(position)}: {error}") from error

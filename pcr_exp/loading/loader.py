@@ -128,6 +128,11 @@ class RecordLoader:
                 slots=self._share.slots,
             ),
         )
+        if self._stage.highest_group and config.on_corrupt == "replace":
+            raise ConfigError(
+                "loader.on_corrupt='replace': wanted 'fail' with echo.repeat_groups, whose reads continue "
+                "what was read before: a damaged image could not be replaced any more."
+            )
         self.num_batches = self._stage.num_batches
         """Updates per epoch; this process gives a batch of each of its slots to every one."""
         self._records = records

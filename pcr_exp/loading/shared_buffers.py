@@ -35,7 +35,7 @@ class SharedBuffer:
         self._pixels = memory[:num_pixel_bytes]
         self.files = memory[num_pixel_bytes:]
         """The training process writes what the batch is to be decoded from."""
-        self._free = free
+        self._free = weakref.ref(free)  # it lies in there: a cycle would wait for the garbage collector
         _shared_buffers[self.number] = self
 
     def pixels(self, shape: tuple[int, ...], dtype: str = "uint8") -> npt.NDArray[Any]:
@@ -49,7 +49,7 @@ class SharedBuffer:
     def receive(self, shape: tuple[int, ...], dtype: str = "uint8") -> npt.NDArray[Any]:
         """What was written. When nothing refers to it any more, the shared buffer may be taken again."""
         flat = np.frombuffer(self._pixels, dtype=dtype, count=math.prod(shape))
-        weakref.finalize(flat, self._free.append, self).atexit = False
+        weakref.finalize(flat, _give_back, self._free, self).atexit = False
         return flat.reshape(shape)
 
     def __reduce__(self) -> tuple[Callable[[int], SharedBuffer], tuple[int]]:
@@ -70,6 +70,11 @@ class SharedBuffers:
             return self._free.popleft()
         except IndexError:
             return None
+
+
+def _give_back(free: weakref.ref[deque[SharedBuffer]], shared_buffer: SharedBuffer) -> None:
+    if (line := free()) is not None:
+        line.append(shared_buffer)
 
 
 def _inherited(number: int) -> SharedBuffer:

@@ -203,7 +203,8 @@ class BatchStream:
 
     def _submit(self, pool: Pool, *, may_wait: bool) -> None:
         """Give the pool as many batches as it has room for; wait for storage for the first at most."""
-        while self._is_planned and len(self._submitted) < pool.capacity:
+        # Batches on their way to page-locked memory count, too: else they pile up before a slow trainer.
+        while self._is_planned and len(self._submitted) + len(self._pinned) < pool.capacity:
             try:
                 task = self._filled(may_wait=may_wait and not self._submitted)
             # An error takes its place in line: at any number of workers all batches before it come out.
@@ -276,8 +277,9 @@ class BatchStream:
         if self._pinner is None:
             return self._take(pool)
         # Copied while the trainer works on what came before.
-        while self._submitted and isinstance(self._submitted[0], _Task) and pool.has_result():
-            self._pinned.append(self._pinner.submit(self._take(pool).pin_memory))
+        while self._submitted and isinstance(task := self._submitted[0], _Task) and pool.has_result():
+            self._submitted.popleft()
+            self._pinned.append(self._pinner.submit(_pinned_batch, task, pool.result()))
         return self._pinned.popleft().result() if self._pinned else self._take(pool).pin_memory()
 
     def _take(self, pool: Pool) -> Batch:
@@ -287,10 +289,7 @@ class BatchStream:
         task = self._submitted.popleft()
         if isinstance(task, PcrExpError):
             raise task
-        result = pool.result()
-        if isinstance(result, Failure):
-            raise result.error
-        return task.batch(result)
+        return _batch(task, pool.result())
 
     def pause(self) -> None:
         """Let no read begin; return when those in flight have ended."""
@@ -313,3 +312,14 @@ class BatchStream:
     def __del__(self) -> None:
         if not self._closed:
             self.close()
+
+
+def _batch(task: _Task, result: Decoded | Failure) -> Batch:
+    if isinstance(result, Failure):
+        raise result.error
+    return task.batch(result)
+
+
+def _pinned_batch(task: _Task, result: Decoded | Failure) -> Batch:
+    """A copy in page-locked memory. An error comes in its turn: all batches before it come out."""
+    return _batch(task, result).pin_memory()

@@ -173,8 +173,10 @@ class Pace:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from there."""
-        self._measured = {group: Rates(*rates) for group, rates in state["measured"].items()}
-        self._num_intervals, self.too_slow = state["num_stretches"], dict(state["too_slow"])
+        # JSON has texts for keys.
+        self._measured = {int(group): Rates(*rates) for group, rates in state["measured"].items()}
+        self._num_intervals = state["num_stretches"]
+        self.too_slow = {int(group): rate for group, rate in state["too_slow"].items()}
 
     def _lower(self, group: int) -> list[Rates]:
         return [

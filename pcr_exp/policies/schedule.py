@@ -164,6 +164,14 @@ class CachedConfig(PolicyConfig):
 
     def __post_init__(self) -> None:
         PolicyConfig.__post_init__(self)
+        self._check_lower()
+
+    def fit(self, num_groups: int) -> None:
+        """As every level's; the highest group may be a lower one there."""
+        PolicyConfig.fit(self, num_groups)
+        self._check_lower()
+
+    def _check_lower(self) -> None:
         lower = 1 <= self.cached_group < self.group
         require(lower, "scan.cached_group", self.cached_group, f"a scan group below scan.group={self.group}")
 

@@ -207,6 +207,8 @@ def test_labels_are_real_numbers_and_rows_of_several(split: Path) -> None:
     numbers = pcr.open(split, label="number", labels=lambda name: float(name) / 2)
     rows = pcr.open(split, label="parity", labels="multi_hot")
     assert [numbers[i][1].item() for i in (3, 4)] == [1.5, 2.0] and rows[3][1].tolist() == [0.0, 1.0]
+    rows[3][1].zero_()  # as a transform of labels in place would
+    assert rows[3][1].tolist() == [0.0, 1.0]
     for data in (numbers, rows):
         wanted = torch.tensor(data.targets[:10])
         loader = DataLoader(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import random
 import shutil
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -19,8 +22,9 @@ import pcr_exp as pcr
 from pcr_exp.api.dataset import RecordDataset
 from pcr_exp.api.following import Observer
 from pcr_exp.api.loader import DatasetLoader
-from pcr_exp.errors import ConfigError, LoaderError, RecordError
+from pcr_exp.errors import ConfigError, LoaderError, RecordError, StorageError
 from pcr_exp.loading.loader import RecordLoader
+from pcr_exp.loading.stream import BatchStream
 from pcr_exp.policies.policy import StaticScan, TrialProbe, Update
 
 Open = Callable[..., DatasetLoader]
@@ -319,6 +323,11 @@ def test_policies_that_try_the_model_need_to_be_told_how(open_loader: Open, spli
         return dict.fromkeys(wanted.candidates, 1.0)
 
     loader = open_loader(dataset, probe=probe)
+    with pytest.raises(LoaderError, match=r"call loader\.observe\(loss=\.\.\.\) after every batch"):
+        silent = open_loader(dataset, probe=probe)
+        for _ in range(5):
+            for _ in silent:
+                pass
     for _ in range(5):
         for _ in loader:
             loader.observe(loss=1.0)
@@ -349,6 +358,14 @@ def test_training_and_waiting_are_told_apart() -> None:
         now_s += train_s
         observer.observe(0.5)
     assert [(update.wait_s, update.train_s) for update in seen] == [(5.0, 1.0), (5.5, 3.0)]
+    observer.rest()
+    now_s += 60  # of validation
+    with observer.waiting():
+        now_s += 0.5
+    observer.give(batch, ends_epoch=False)
+    now_s += 1
+    observer.observe(0.5)
+    assert (seen[-1].wait_s, seen[-1].train_s) == (6.0, 4.0)
     assert (seen[0].epoch, seen[0].num_images, seen[0].loss) == (2, 3, 0.5)
 
 
@@ -360,3 +377,40 @@ def test_pillow_is_what_torchvision_s_first_transforms_get(open_loader: Open, sp
     dataset = pcr.open(split, label="number", transform=v1.Compose(steps))
     (_, images), *_ = taken(iter(open_loader(dataset)), 1)
     assert list(images.shape) == [16, 3, 20, 20] and set(kinds) == {Image.Image}
+
+
+def test_an_epoch_that_failed_is_tried_again(open_loader: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    loader = open_loader()
+    first = taken(iter(loader))
+    with monkeypatch.context() as failing:
+        failing.setattr(BatchStream, "_take", Mock(side_effect=StorageError("gone")))
+        with pytest.raises(StorageError, match="gone"):
+            next(iter(loader))
+    loader.set_epoch(1)
+    assert len(taken(iter(loader))) == len(first)
+
+
+def test_the_dataset_s_seed_is_the_loader_s(split: Path) -> None:
+    def epoch(opened_with: int | None, **settings: Any) -> Seen:
+        dataset = pcr.open(split, label="number", transform=random_crop, seed=opened_with)
+        with dataset.loader(16, num_workers=0, **settings) as loader:
+            return taken(iter(loader))
+
+    assert not alike(epoch(1), epoch(2)) and alike(epoch(1), epoch(None, seed=1))
+    assert alike(epoch(1, seed=2), epoch(2))
+
+
+def test_what_a_closed_loader_held_is_freed(open_loader: Open) -> None:
+    loader = open_loader()
+    taken(iter(loader), 1)
+    stream = weakref.ref(loader._stream)
+    loader.close()
+    gc.collect()
+    assert stream() is None
+
+
+def test_a_state_goes_through_json_with_tuples_in_its_scan(open_loader: Open, split: Path) -> None:
+    scan = {"name": "schedule", "groups": (2, 10), "milestones": (1,)}
+    dataset = pcr.open(split, scan, label="number", transform=random_crop)
+    state = json.loads(json.dumps(open_loader(dataset).state_dict()))
+    open_loader(dataset).load_state_dict(state)

@@ -362,3 +362,10 @@ def test_a_loader_is_one_of_datasets_too(mixture: MixedDataset) -> None:
         assert isinstance(loader, MixtureLoader) and len(loader) == 20
         next(iter(loader))
         loader.observe(loss=1.0)
+
+
+def test_integers_and_real_numbers_together_are_float32(split: Path) -> None:
+    halves = dataset(split, labels=lambda name: int(name) / 2)
+    mixed = pcr.mix({"whole": (dataset(split), 1), "halves": (halves, 1)}, epoch=20)
+    with mixed.loader(**SETTINGS) as loader:
+        assert next(iter(loader))[1].dtype == torch.float32

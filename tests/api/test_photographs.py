@@ -107,3 +107,8 @@ def test_places_that_cannot_be_prepared_are_refused(photos: Path, tmp_path: Path
     for made in (folder, folder / "train", folder / "train" / "pcr"):
         with pytest.raises(ConfigError, match=r"holds records already. Open it without prepare"):
             pcr.open(made, prepare=tmp_path / "more")
+
+
+def test_photographs_elsewhere_are_not_prepared(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="wanted a local folder, for photographs in a local folder"):
+        pcr.open("s3://bucket/photos", prepare=tmp_path / "records")

@@ -131,3 +131,18 @@ def test_places_are_those_of_the_images(sizes: list[int], data: st.DataObject) -
     located = selection.locate(SampleIndices(records, samples))
     starts = np.cumsum([0, *sizes])
     assert (starts[located.records] + located.samples).tolist() == chosen
+
+
+def test_a_probe_looks_at_selected_images_alone(tmp_path: Path) -> None:
+    from numbered_records import encode_numbered, square_crops
+
+    jpegs = square_crops([(10 * i, 5 * i) for i in range(8)], 200, 85)
+    folder = encode_numbered(jpegs, tmp_path, images_per_record=4)
+    scan = {"name": "mssim", "threshold": 0.5, "num_images": 2}
+    chosen = pcr.open(folder, scan).select(range(4, 8))
+    seen: list[int] = []
+    read = chosen.records.read_prefix
+    chosen.records.read_prefix = lambda record, group: seen.append(record) or read(record, group)  # type: ignore
+    with chosen.loader(4, image_size=32, num_workers=0) as loader:
+        next(iter(loader))
+    assert set(seen) == {1}

@@ -125,3 +125,17 @@ def test_batches_for_a_gpu_are_pinned_in_order_and_slabs_are_free_at_once(
     assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
     assert len(pinned_by) == len(expected)
     assert any(name.startswith("pcr-exp-pin") for name in pinned_by) == (num_workers > 0)
+
+
+def test_batches_do_not_pile_up_in_page_locked_memory(
+    open_loader: OpenLoader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before a trainer that is slower than the loader."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(Batch, "pin_memory", lambda batch: replace(batch, images=batch.images.clone()))
+    stream = open_loader(2).batches(0, 0, 100)
+    for _ in range(20):
+        next(stream)
+        time.sleep(0.03)
+        assert len(stream._pinned) + len(stream._submitted) <= stream._pool.capacity
+    stream.close()

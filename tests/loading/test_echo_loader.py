@@ -285,3 +285,17 @@ def test_a_stage_whose_input_ends_early_ends(open_loader: OpenLoader) -> None:
     assert len(list(echo_examples(first, lambda _: whole, EpochRange(0, 0, 1), 12))) == 1
     batches = echo_of(9, 1, 1, np.random.default_rng(0))
     assert len(list(echo_batches(first, lambda _: batches, EpochRange(0, 0, 1)))) == 1
+
+
+@pytest.mark.parametrize("echo", [ECHOES[0], ECHOES[3], ECHOES[5]], ids=name)
+def test_batches_of_a_process_are_of_its_slot(open_loader: OpenLoader, echo: EchoConfig) -> None:
+    """Models draw other random numbers in each."""
+    for rank in range(4):
+        batches = open_loader(echo=echo, rank=rank, world_size=4).batches(0, 0, 1)
+        assert {batch.slot for batch in batches} == {rank}
+
+
+def test_repeats_of_other_groups_cannot_be_replaced(open_loader: OpenLoader) -> None:
+    config = LoaderConfig(num_workers=0, on_corrupt="replace")
+    with pytest.raises(ConfigError, match="wanted 'fail' with echo"):
+        open_loader(config=config, echo=ExampleBeforeConfig(factor=2, repeat_groups=[7]))

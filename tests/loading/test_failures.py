@@ -20,6 +20,7 @@ from pcr_exp.errors import ConfigError, LoaderError, RecordError, StorageError
 from pcr_exp.images.codec import Buffer, Source
 from pcr_exp.loading import stream as stream_module
 from pcr_exp.loading import workers
+from pcr_exp.loading.batch import Batch
 from pcr_exp.loading.loader import RecordLoader
 from pcr_exp.loading.shared_buffers import SharedBuffers
 from pcr_exp.loading.transform import TrainTransform
@@ -243,3 +244,23 @@ def test_batches_of_spawned_processes_are_the_same(
         monkeypatch.setattr(module, "START_METHOD", "spawn")
     found = [batch.images for batch in open_loader(1).batches(0, 0, 1)]
     assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
+
+
+def test_an_image_that_does_not_decode_waits_for_the_batches_before_it(
+    split: Path, open_loader: OpenLoader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a GPU, too, where finished batches are on their way to page-locked memory."""
+    records = Unreadable(LocalStorage(split), "pcr")
+
+    def num_before(num_workers: int) -> int:
+        num = 0
+        with pytest.raises(RecordError, match="cannot be decoded"):
+            for _ in open_loader(num_workers, records=records).batches(0, 0, 1):
+                num += 1
+                time.sleep(0.05)
+        return num
+
+    alone = num_before(0)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(Batch, "pin_memory", lambda batch: batch)
+    assert num_before(2) == alone

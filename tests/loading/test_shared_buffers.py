@@ -3,6 +3,7 @@
 import gc
 import os
 import pickle
+import weakref
 from collections.abc import Callable
 
 import pytest
@@ -127,3 +128,14 @@ def test_batches_that_are_dropped_leave_their_place_to_others(open_loader: OpenL
     places = [batch.images.data_ptr() for batch in loader.batches(0, 0, 10)]
     assert len(places) == 90
     assert len(set(places)) <= 2 * 2 + 3
+
+
+def test_buffers_are_freed_without_the_garbage_collector() -> None:
+    gc.disable()
+    try:
+        shared_buffers, first, second = two_buffers(9)
+        gone = [weakref.ref(first), weakref.ref(second)]
+        del shared_buffers, first, second
+        assert [ref() for ref in gone] == [None, None]
+    finally:
+        gc.enable()

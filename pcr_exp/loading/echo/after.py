@@ -120,7 +120,7 @@ def echo_examples(
     An image is copied when it comes, and once more into every batch that uses it: no two batches share
     memory. In memory are at most as many as the shuffle buffer holds, and two batches.
     """
-    stream = iter(fresh)
+    stream, slot = iter(fresh), 0
     for epoch, first_batch in span.epochs():
         echo = echo_of(epoch)
         last_use = _last_uses(echo)
@@ -132,7 +132,8 @@ def echo_examples(
         for index in range(first_batch, num_batches):
             first, end = index * batch_size, min((index + 1) * batch_size, len(echo.items))
             items = echo.items[first:end]
-            newest, record_bytes, full_bytes, decode_s = int(items.max()), 0, 0, 0.0
+            newest, decode_s = int(items.max()), 0.0
+            record_bytes = full_bytes = num_replaced = 0
             while came <= newest:
                 batch = next(stream, None)
                 if batch is None:
@@ -140,6 +141,8 @@ def echo_examples(
                 if came > counted:
                     record_bytes += batch.record_bytes
                     full_bytes += batch.full_bytes
+                    num_replaced += batch.num_replaced
+                slot = batch.slot
                 decode_s += batch.decode_s
                 for i in np.flatnonzero(last_use[came : came + len(batch.labels)] >= first).tolist():
                     held[came + i] = _Held(batch.images[i].clone(), batch.labels[i], batch.group)
@@ -154,7 +157,9 @@ def echo_examples(
                 full_bytes=full_bytes,
                 group=held[newest].group,
                 num_repeats=int(np.count_nonzero(echo.repeats[first:end])),
+                num_replaced=num_replaced,
                 decode_s=decode_s,
+                slot=slot,
             )
             for item in {item for item in items.tolist() if last_use[item] < end}:
                 del held[item]

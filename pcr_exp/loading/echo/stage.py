@@ -132,7 +132,7 @@ def stage_columns(
 
     Args:
         num_workers: Decoding processes.
-        bytes_read: What storage delivered in `effort.read_s`.
+        bytes_read: What storage delivered in `stats.read_s`.
         counters: A row's `samples_seen`, `samples_trained`, `record_bytes`, `train_s`.
 
     Returns:
