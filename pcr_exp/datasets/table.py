@@ -164,7 +164,7 @@ def _samples(config: TableConfig) -> tuple[list[Sample], dict[str, list[str]], S
             if reason == _MISSING:
                 seen.missing(root / path)
             for source in sources.values():
-                if isinstance(source, Path) and not source.is_file():
+                if isinstance(source, Path) and not _is_file(source):
                     seen.missing(source)
         else:
             rows[path] = {name: _name(cell, name, config) for name, cell in row.items()}
@@ -204,7 +204,7 @@ def _why_unfit(
             return f"{name}={cell!r}: no number"
     if path in before:
         return "listed twice; the first row counts"
-    return "" if (root / path).is_file() else _MISSING
+    return "" if _is_file(root / path) else _MISSING
 
 
 def _source(kind: str, cell: str, root: Path) -> Path | bytes | None:
@@ -220,9 +220,17 @@ def _why_no_field(sources: dict[str, Path | bytes | None]) -> str:
     for kind, source in sources.items():
         if source is None:
             return f"no {kind}"
-        if isinstance(source, Path) and not source.is_file():
+        if isinstance(source, Path) and not _is_file(source):
             return f"no such {kind}: {source}"
     return ""
+
+
+def _is_file(path: Path) -> bool:
+    """False, too, of what no path can be, such as a caption of many words."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
 
 
 def _name(cell: str | list[str], name: str, config: TableConfig) -> str:

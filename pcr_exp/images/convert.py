@@ -23,6 +23,9 @@ QUALITY = 95
 
 CONVERTIBLE = ("PNG", "WEBP")
 
+_BIT_DEPTH = 24
+"""Where a PNG file has it, in its first chunk."""
+
 
 @dataclass(frozen=True, slots=True)
 class Converted:
@@ -39,7 +42,7 @@ def convert(data: bytes, quality: int = QUALITY, max_pixels: int = MAX_PIXELS) -
     """A PNG or WebP file as a JPEG of 8 bits, grey or RGB, without chroma subsampling.
 
     Raises:
-        ImageError: it is neither, damaged, animated, or has more pixels than `max_pixels`.
+        ImageError: it is neither, damaged, animated, has more pixels than `max_pixels`, or fits no JPEG file.
     """
     try:
         with Image.open(io.BytesIO(data), formats=CONVERTIBLE) as image:
@@ -48,11 +51,16 @@ def convert(data: bytes, quality: int = QUALITY, max_pixels: int = MAX_PIXELS) -
             if getattr(image, "n_frames", 1) > 1:
                 raise ImageError("animated: a record holds one picture of each image")
             pixels, left_out = _as_jpeg_has_it(image)
+            if image.format == "PNG" and data[_BIT_DEPTH] == 16 and "16 bits" not in left_out:
+                left_out = (*left_out, "16 bits")  # Pillow opens colours of 16 bits as of 8
             exif = image.getexif().tobytes() if image.getexif() else b""
     except (UnidentifiedImageError, Image.DecompressionBombError, OSError, SyntaxError, ValueError) as error:
         raise ImageError(f"no PNG or WebP image that can be read: {error}") from error
     file = io.BytesIO()
-    pixels.save(file, "JPEG", quality=quality, subsampling=0, optimize=True, exif=exif)
+    try:
+        pixels.save(file, "JPEG", quality=quality, subsampling=0, optimize=True, exif=exif)
+    except (OSError, ValueError) as error:  # such as EXIF of more than 64 kB
+        raise ImageError(f"cannot be written as a JPEG file: {error}") from error
     with Image.open(file) as after:
         return Converted(file.getvalue(), _psnr_db(pixels, after), left_out)
 
@@ -105,10 +113,11 @@ def convert_folder(
     `a/cat.png` becomes `a/cat.png.jpg`. Nothing in `source` is changed. `done` is told (files done, in all).
 
     Returns:
-        An outcome for every PNG and WebP file, in order.
+        An outcome for every PNG and WebP file, and every file that cannot be read, in order.
 
     Raises:
-        DatasetError: `source` is no folder or has no image, or `target` has files already.
+        DatasetError: `source` is no folder or has no image, two would become one file, or `target` has files
+            already.
         StorageError: the disk is full or refuses.
     """
     files = sorted(path for path in source.rglob("*") if path.suffix.lower() in _AS_THEY_ARE | _CONVERTED)
@@ -116,6 +125,10 @@ def convert_folder(
         raise DatasetError(f"{source}: there is no .jpg, .jpeg, .png or .webp file in this folder.")
     if target.exists() and any(target.iterdir()):
         raise DatasetError(f"{target} has files already: choose a new folder for the JPEG files.")
+    made: dict[Path, Path] = {}
+    for path in files:
+        if (other := made.setdefault(_made_of(path), path)) is not path:
+            raise DatasetError(f"{other} and {path} would become one file: rename one of them.")
     outcomes = []
     with ThreadPoolExecutor(num_threads, "pcr-exp-convert") as pool:
         work = pool.map(partial(_carry, source=source, target=target, quality=quality), files)
@@ -140,7 +153,10 @@ def passed_over(source: Path) -> list[str]:
 def _carry(path: Path, *, source: Path, target: Path, quality: int) -> Outcome | None:
     name = path.relative_to(source)
     make_folder((target / name).parent)
-    data = path.read_bytes()
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        return Outcome(str(name), 0, 0, 0.0, "", f"cannot be read: {error.strerror}")
     if path.suffix.lower() in _AS_THEY_ARE:
         write_atomic(target / name, [data])
         return None
@@ -148,9 +164,13 @@ def _carry(path: Path, *, source: Path, target: Path, quality: int) -> Outcome |
         converted = convert(data, quality)
     except ImageError as error:
         return Outcome(str(name), len(data), 0, 0.0, "", str(error))
-    write_atomic(target / f"{name}.jpg", [converted.jpeg])
+    write_atomic(_made_of(target / name), [converted.jpeg])
     left_out = " ".join(converted.left_out)
     return Outcome(str(name), len(data), len(converted.jpeg), round(converted.psnr_db, 2), left_out, "")
+
+
+def _made_of(path: Path) -> Path:
+    return path if path.suffix.lower() in _AS_THEY_ARE else path.with_name(f"{path.name}.jpg")
 
 
 def _as_csv(outcomes: list[Outcome]) -> Iterator[bytes]:

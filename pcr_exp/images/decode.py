@@ -128,9 +128,9 @@ def _check(jpeg: Buffer, name: str, max_pixels: int) -> Frame:
         return check_frame(jpeg, max_pixels)
     except ImageError as error:
         raise RecordError(
-            f"{name} cannot be decoded: {error}. Its record's checksum is right, so it was stored like this: "
-            "remove the image from the dataset and encode again, or, if it is large, raise max_pixels "
-            "(records.max_pixels)."
+            f"{name} cannot be decoded: {error}. If it is of a record, whose checksum is right, it was "
+            "stored like this: remove the image from the dataset and encode again, or, if it is large, raise "
+            "max_pixels (records.max_pixels)."
         ) from error
 
 
@@ -159,8 +159,8 @@ def _decode(jpeg: Buffer, name: str, frame: Frame, min_height: int = 0, min_widt
             return np.asarray(image.convert("RGB"))
     except (ValueError, KeyError, OSError, SyntaxError) as error:
         raise RecordError(
-            f"{name} cannot be decoded: {error}. Its record's checksum is right, so it was stored like this: "
-            "remove the image from the dataset and encode again."
+            f"{name} cannot be decoded: {error}. If it is of a record, whose checksum is right, it was "
+            "stored like this: remove the image from the dataset and encode again."
         ) from error
 
 

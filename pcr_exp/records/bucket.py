@@ -1,14 +1,15 @@
 """Records in an object store: made in a local folder, sent there, and compared with images where they lie.
 
-Records go first, each once, then what they were made of, and the indexes last, by conditional requests: until
-then nobody can open the records, and of two encodes at a time only one can finish. What was stopped goes on
-where it was, record by record. Nothing that lies there already is replaced, unless `records.on_change` says
-so.
+Records go first, each once, then the indexes, by conditional requests, and what they were made of last: until
+there are indexes nobody can open the records, and of two encodes at a time only one can finish. What was
+stopped goes on where it was, record by record. Nothing that lies there already is replaced, unless
+`records.on_change` says so.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +21,7 @@ from pcr_exp.datasets.sample import SPLITS
 from pcr_exp.datasets.seen import some
 from pcr_exp.errors import ConfigError, RecordError
 from pcr_exp.records.encode import Progress, no_progress
+from pcr_exp.records.groups import table_bytes
 from pcr_exp.records.index import INDEX_FILE, TABLE_FILE, RecordEntry, RecordIndex, parse_index
 from pcr_exp.records.markers import REJECTED_FILE
 from pcr_exp.records.prepare import OnReport, check_records, is_finished, prepare_records, records_folder
@@ -37,10 +39,10 @@ _TABLES = [f"{split}/{encoding}/{TABLE_FILE}" for split in SPLITS for encoding i
 _BESIDE = [
     *(f"{split}/{REJECTED_FILE}" for split in SPLITS),
     REJECTED_FILE,
-    SOURCE_FILE,
-    IMAGES_FILE,
     *_TABLES,
 ]
+_NOTES = [IMAGES_FILE, SOURCE_FILE]
+"""Sent after the indexes, as on a disk: a note may say less than records hold, and never more."""
 _NUM_SENDERS = 4
 CARD_FILE = "README.md"
 _NUM_CLASSES = 50
@@ -140,8 +142,9 @@ def send(
     gives_way = on_change == "reencode"
     indexes = {path: (folder / path).read_bytes() for path in _INDEXES}
     changed = [path for path in _INDEXES if before.get(path, indexes[path]) != indexes[path]]
-    if changed and on_change not in ("append", "reencode"):
-        raise _other_records(f"{storage}/{name}/{changed[0]}")
+    for path in () if gives_way else changed:
+        if on_change != "append" or not _lists_all(before[path], indexes[path], path):
+            raise _other_records(f"{storage}/{name}/{path}")
     if gives_way:
         for path in changed:  # nobody is to read new records by an old index
             storage.remove(f"{name}/{path}")
@@ -159,16 +162,32 @@ def send(
         num_sent = sum(one.result() for one in sent)
     storage.flush()
     log.info("%d of %d records were sent to %s/%s", num_sent, len(sent), storage, name)
-    for path in _BESIDE:
-        data = (folder / path).read_bytes() if (folder / path).exists() else None
-        if data is not None and data != before.get(path):
-            storage.write(f"{name}/{path}", data, replaces=before.get(path))
-    storage.flush()
+    _send_small(folder, storage, name, before, _BESIDE)
     for path, data in indexes.items():
         replaces = before.get(path) if path in changed and not gives_way else None
         if not storage.write(f"{name}/{path}", data, replaces=replaces):
             raise _other_records(f"{storage}/{name}/{path}")
     storage.flush()
+    _send_small(folder, storage, name, before, _NOTES)
+
+
+def _send_small(
+    folder: Path, storage: WritableStorage, name: str, before: Mapping[str, bytes], paths: Sequence[str]
+) -> None:
+    for path in paths:
+        data = (folder / path).read_bytes() if (folder / path).exists() else None
+        if data is not None and data != before.get(path):
+            storage.write(f"{name}/{path}", data, replaces=before.get(path))
+    storage.flush()
+
+
+def _lists_all(before: bytes, now: bytes, path: str) -> bool:
+    """Whether an index lists all records of the one before it."""
+    old, new = (
+        {(entry.file, entry.group_ends) for entry in parse_index(data, path).records}
+        for data in (before, now)
+    )
+    return old <= new
 
 
 def _send_record(
@@ -183,9 +202,9 @@ def _send_record(
     """Whether a record had to be sent."""
     local, path = folder / file, f"{name}/{file.as_posix()}"
     if path in sizes:
-        # The header holds the key of the images and how they are stored: the bytes follow from it.
         is_there = sizes[path] == entry.group_ends[-1] and (
-            not local.exists() or storage.read(path, 0, entry.header_bytes) == _header(local, entry)
+            not local.exists()
+            or all(storage.read(path, *part) == _part(local, *part) for part in _parts(entry, gives_way))
         )
         if is_there:
             return False
@@ -202,15 +221,25 @@ def _send_record(
     return True
 
 
-def _header(local: Path, entry: RecordEntry) -> bytes:
+def _parts(entry: RecordEntry, with_tables: bool) -> list[tuple[int, int]]:
+    """(offset, bytes) of the header, and of the tables, which hold a checksum of every piece.
+
+    The header has keys of ids, labels and sizes: an image may have been replaced by one of as many bytes.
+    """
+    starts = (entry.header_bytes, *entry.group_ends[:-1]) if with_tables else ()
+    return [(0, entry.header_bytes), *((start, table_bytes(entry.num_samples)) for start in starts)]
+
+
+def _part(local: Path, offset: int, num_bytes: int) -> bytes:
     with local.open("rb") as file:
-        return file.read(entry.header_bytes)
+        file.seek(offset)
+        return file.read(num_bytes)
 
 
 def _read_small_files(storage: WritableStorage, name: str) -> dict[str, bytes]:
     """All that lies in the bucket but records, by path."""
     with opening():
-        there = {path: storage.size_or_none(f"{name}/{path}") for path in [*_INDEXES, *_BESIDE]}
+        there = {path: storage.size_or_none(f"{name}/{path}") for path in [*_INDEXES, *_BESIDE, *_NOTES]}
     return {path: storage.read(f"{name}/{path}", 0, size) for path, size in there.items() if size is not None}
 
 

@@ -21,6 +21,7 @@ from pcr_exp.records.fingerprint import content_key, fingerprint, images_key, sa
 from pcr_exp.records.markers import (
     RecordMarker,
     has_markers,
+    is_outdated,
     read_markers,
     read_rejected,
     remove_leftovers,
@@ -180,7 +181,7 @@ def _plan_append(
         key_of: gives the fingerprint of an encode of some tasks.
 
     Raises:
-        RecordError: the records have other classes or fields.
+        RecordError: the records have other classes, fields or images than is known.
     """
     indexes = writer.parse_indexes()
     if indexes.keys() != ENCODINGS.keys():
@@ -200,6 +201,12 @@ def _plan_append(
         )
     if before.images == writer.images:
         return [], replace(writer, fingerprint=before.fingerprint)
+    if images_key([task for task in tasks if task[0].id in known]) != before.images:
+        raise RecordError(
+            f"{writer.folder} holds other images than the note beside it says: an append was stopped and "
+            "images changed since, or the note is not of these records. Make them anew with "
+            "records.on_change=reencode."
+        )
     new = [task for task in tasks if task[0].id not in known]
     earlier = {
         encoding: [
@@ -243,6 +250,8 @@ class _Encoder:
         starts = range(0, len(tasks), self.images_per_record)
         records = (tasks[start : start + self.images_per_record] for start in starts)
         numbered = dict(enumerate(records, start=writer.first_number))
+        for number in [n for n in markers if n in numbered and is_outdated(writer.folder, n, numbered[n])]:
+            del markers[number]
         missing = {number: record for number, record in numbered.items() if number not in markers}
         with closing((self._here if self.ray_address == NO_RAY else self._on_ray)(missing, step)) as made:
             for number, record in numbered.items():

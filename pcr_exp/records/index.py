@@ -211,7 +211,11 @@ class RecordIndex:
 
 
 def dump_index(index: RecordIndex) -> bytes:
-    """The bytes of `index.json`: equal indexes give equal bytes."""
+    """The bytes of `index.json`: equal indexes give equal bytes.
+
+    Raises:
+        RecordError: they would be more than are read.
+    """
     content = {
         "minor": MINOR_WITH_FIELDS if index.fields else layout.MINOR,
         "dataset": index.dataset,
@@ -227,7 +231,13 @@ def dump_index(index: RecordIndex) -> bytes:
     if index.fields:
         content["fields"] = dict(sorted(index.fields.items()))
     sealed = {"format": FORMAT, "version": layout.VERSION, "checksum": _seal(content), **content}
-    return (json.dumps(sealed, indent=1) + "\n").encode()
+    data = (json.dumps(sealed, indent=1) + "\n").encode()
+    if len(data) > MAX_INDEX_BYTES:
+        raise RecordError(
+            f"the index of {index.dataset}/{index.split} would have {len(data):,} bytes, more than the "
+            f"{MAX_INDEX_BYTES:,} that are read: set dataset.images_per_record higher."
+        )
+    return data
 
 
 def _content(entry: RecordEntry) -> dict[str, Any]:

@@ -201,12 +201,13 @@ def find_records_and_faults(root: str) -> tuple[list[Found], list[Fault]]:
         return [find_record(storage, file)], []
     found: list[Found] = []
     faults: list[Fault] = []
+    refusals: list[RefusedError] = []
     for folder in FOLDERS:
         names = storage.names(folder)
         suffixes = SUFFIX, FIELDS_SUFFIX
         stored = None if names is None else {name for name in names if name.endswith(suffixes)}
         path = path_below(folder, INDEX_FILE)
-        if not exists(storage, path):
+        if not exists(storage, path, refusals):
             num_records = len(_probed(storage, folder) if stored is None else _only_records(stored))
             if num_records:
                 reason = f"of the {_records(num_records)} in this folder, which nothing can open without it."
@@ -221,7 +222,7 @@ def find_records_and_faults(root: str) -> tuple[list[Found], list[Fault]]:
         found.append(Found(records, there))
         faults += of_folder
     if not found and not faults:
-        raise no_records(storage)
+        raise refusals[0] if refusals else no_records(storage)
     return found, faults
 
 

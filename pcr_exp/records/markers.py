@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from pcr_exp.config.scan_scripts import SCANS
+from pcr_exp.datasets.sample import Sample
 from pcr_exp.errors import RecordError
 from pcr_exp.records import strict_json as check
 from pcr_exp.records.format import MAX_HEADER_BYTES, MAX_SAMPLES, REMEDY
@@ -94,6 +95,12 @@ def read_markers(folder: Path, fingerprint: str) -> dict[int, RecordMarker]:
         if marker.fingerprint == fingerprint and _is_stored(folder, marker):
             markers[marker.number] = marker
     return markers
+
+
+def is_outdated(folder: Path, number: int, tasks: Sequence[tuple[Sample, int | None]]) -> bool:
+    """Whether an image of a record was changed after the record was done."""
+    made_ns = (folder / _MARKERS_FOLDER / f"{record_file(number)}.json").stat().st_mtime_ns
+    return any(sample.path.exists() and sample.path.stat().st_mtime_ns > made_ns for sample, _ in tasks)
 
 
 _MARKER: dict[str, Check] = {

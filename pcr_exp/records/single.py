@@ -141,7 +141,7 @@ class SingleImages:
 
     def header(self, record: int) -> RecordHeader:
         """A record's header, verified. Raises as `read` does."""
-        return self._open(record)[0]
+        return self.records.read_verified(record, lambda: self._open(record))[0]
 
     def table(self, record: int, group: int) -> Table:
         """Where the pieces of a group are. Raises as `read` does."""
@@ -178,7 +178,7 @@ def find_image(records: RecordSet, numbers: Sequence[int], image: str) -> tuple[
     Raises:
         RecordError: there is none.
     """
-    position = int(image) if image.isdecimal() else None
+    images, position = SingleImages(records), int(image) if image.isdecimal() else None
     for number in numbers:
         size = records.index.records[number].num_samples
         if position is not None:
@@ -186,7 +186,7 @@ def find_image(records: RecordSet, numbers: Sequence[int], image: str) -> tuple[
                 return number, position
             position -= size
         else:
-            ids = records.read_prefix(number, 1).ids
+            ids = images.header(number).ids
             if image in ids:
                 return number, ids.index(image)
     raise RecordError(

@@ -16,6 +16,8 @@ from pcr_exp.places import as_typed
 from pcr_exp.records import sources
 from pcr_exp.records.encode import Progress, no_progress
 from pcr_exp.records.fields import RecordFields
+from pcr_exp.records.index import INDEX_FILE
+from pcr_exp.records.index_table import read_index
 from pcr_exp.records.markers import read_rejected
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.records.sources import Changes, Source, SourceImage
@@ -155,6 +157,7 @@ class Comparison:
         if self._before is None or self._source is None:
             return
         self.changes, doubtful = sources.compare(self._before, self.images)
+        self.changes.relabelled.extend(self._renamed())
         root = self._dataset.root
         self.at_home = root is not None and self._source.root == sources.resolved(root)
         if doubtful and self.at_home:
@@ -167,6 +170,21 @@ class Comparison:
                 of_other_bytes(self._folder, asked, self.images, self._stored, progress)
             )
         self.num_compared = len(ids)
+
+    def _renamed(self) -> list[str]:
+        """Ids of images whose class has the number that it had and another name, as values and sets may."""
+        assert self.changes is not None and self.opened is not None
+        known, found = {*self.changes.added, *self.changes.relabelled}, []
+        for split, samples in self.opened.splits.items():
+            # Its own index each: an encode may have been stopped between splits.
+            if not (self._folder / split / "pcr" / INDEX_FILE).exists():
+                continue
+            was = read_index(LocalStorage(self._folder), f"{split}/pcr").classes
+            for sample in samples if was != self.opened.classes else ():
+                named = (was[label][i] == self.opened.classes[label][i] for label, i in sample.labels.items())
+                if sample.id not in known and not all(named):
+                    found.append(sample.id)
+        return found
 
     def _stored_as_they_are(self, doubtful: Collection[str]) -> list[str]:
         """Ids of the images to compare byte by byte: not those that are known to differ or were rejected."""

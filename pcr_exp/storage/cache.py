@@ -180,10 +180,15 @@ class DiskCache:
             return
         file.parent.mkdir(parents=True, exist_ok=True)
         temporary = file.with_name(file.name + TEMPORARY_SUFFIX)
-        with os.fdopen(create_temporary(temporary), "wb") as written:
-            written.write(xxhash.xxh3_64_digest(kept) + kept)
-        self._write_used(used + len(kept) - before)  # a crash from here on counts too much, not too little
-        temporary.replace(file)
+        try:
+            with os.fdopen(create_temporary(temporary), "wb") as written:
+                written.write(xxhash.xxh3_64_digest(kept) + kept)
+            # A crash from here on counts too much, not too little.
+            self._write_used(used + len(kept) - before)
+            temporary.replace(file)
+        except OSError:  # a full disk is not to be kept full
+            temporary.unlink(missing_ok=True)
+            raise
 
     def _write_used(self, num_bytes: int) -> None:
         temporary = self._folder / f"{_USED}{TEMPORARY_SUFFIX}"

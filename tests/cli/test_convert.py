@@ -8,6 +8,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+import cv2
 import numpy as np
 import pytest
 import skimage.data
@@ -52,12 +53,16 @@ def test_what_a_jpeg_has_no_room_for_is_said() -> None:
     deep = Image.fromarray(np.full((16, 16), 0x8040, dtype=np.uint16))
     converted = convert(encoded(deep, "PNG"))
     assert converted.left_out == ("16 bits",) and (pixels(converted.jpeg) == 0x80).all()
+    colours = bytes(cv2.imencode(".png", np.full((16, 16, 3), 0x8040, dtype=np.uint16))[1])
+    assert convert(colours).left_out == ("16 bits",)
     palette = convert(encoded(PHOTO.convert("P"), "PNG"))
     assert Image.open(io.BytesIO(palette.jpeg)).mode == "RGB"
     assert Image.open(io.BytesIO(convert(encoded(PHOTO.convert("1"), "PNG")).jpeg)).mode == "L"
 
 
 def test_what_cannot_be_converted() -> None:
+    long = Image.Exif()
+    long[0x010E] = "a description of its own " * 3000
     frames = {
         "save_all": True,
         "append_images": [PHOTO.transpose(Image.Transpose.ROTATE_90).resize(PHOTO.size)],
@@ -68,6 +73,8 @@ def test_what_cannot_be_converted() -> None:
         convert(encoded(PHOTO, "JPEG"))
     with pytest.raises(ImageError, match="no PNG or WebP image that can be read"):
         convert(encoded(PHOTO, "PNG")[:300])
+    with pytest.raises(ImageError, match="cannot be written as a JPEG file: EXIF data is too long"):
+        convert(encoded(PHOTO, "PNG", exif=long))
     with pytest.raises(ImageError, match="64 x 48 pixels are more than 3000"):
         convert(encoded(PHOTO, "PNG"), max_pixels=3000)
 
@@ -101,3 +108,18 @@ def test_a_folder_is_carried_over(tmp_path: Path, capsys: pytest.CaptureFixture[
         convert_folder(
             tmp_path / "nothing", tmp_path / "new", quality=90, num_threads=1, done=lambda *_: None
         )
+
+
+def test_no_image_takes_the_place_of_another_and_one_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    source = tmp_path / "in"
+    source.mkdir()
+    (source / "a.png").write_bytes(encoded(PHOTO, "PNG"))
+    (source / "b.jpg").symlink_to("nowhere.jpg")
+    given: dict[str, Any] = {"quality": 90, "num_threads": 2, "done": lambda *_: None}
+    outcomes = convert_folder(source, tmp_path / "out", **given)
+    assert [(outcome.file, outcome.error) for outcome in outcomes] == [
+        *(("a.png", ""), ("b.jpg", "cannot be read: No such file or directory")),
+    ]
+    (source / "a.png.jpg").write_bytes(encoded(PHOTO, "JPEG"))
+    with pytest.raises(DatasetError, match=r"a\.png and .*a\.png\.jpg would become one file"):
+        convert_folder(source, tmp_path / "again", **given)

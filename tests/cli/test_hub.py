@@ -61,8 +61,9 @@ def test_records_go_there_and_the_indexes_last(
     assert prepare(settings(photos)) == "finished"
     address = capsys.readouterr().out.splitlines()[-1]
     assert address.startswith(f"{ROOT}/photos-")
-    first, *_, last = hub.commits
-    assert {Path(path).name for path in last} == {"index.json"} and len(last) == 6
+    first, *_, indexes, notes = hub.commits
+    assert {Path(path).name for path in indexes} == {"index.json"} and len(indexes) == 6
+    assert {Path(path).name for path in notes} == {"source.json", "source_images.csv.gz"}
     assert "README.md" in first and not any(path.endswith("index.json") for path in first)
     (made,) = (tmp_path / "staging").iterdir()
     local = {f"{made.name}/{p.relative_to(made)}": p.read_bytes() for p in made.rglob("*.pcr")}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+import shutil
 from pathlib import Path
 
 import cv2
@@ -212,3 +213,30 @@ def test_what_a_task_tolerates_is_answered(
     levels = pd.read_csv(tmp_path / "out" / "matrix.csv")
     assert levels[f"{facts['headline']}"].iloc[-1] > 0.4, "a frozen network sees how red a picture is"
     assert ("classes" in facts["dataset"]) is (kind == "several")
+
+
+def test_another_value_in_the_same_place_among_all_is_noticed(table: Path, tmp_path: Path) -> None:
+    """Classes are stored by their place in the order of names, which a small correction leaves alone."""
+    own = tmp_path / "own"
+    shutil.copytree(table.parent, own)
+    given = settings(own / table.name, tmp_path, "redness", "number")
+    prepare(compose("prepare", *given))
+    text = (own / table.name).read_text()
+    assert text.count(",0.7,") == 1
+    (own / table.name).write_text(text.replace(",0.7,", ",0.75,"))
+    with pytest.raises(RecordError, match="1 with other labels"):
+        prepare(compose("prepare", *given))
+    prepare(compose("prepare", *given, "records.on_change=reencode"))
+    prepare(compose("prepare", *given))
+
+
+def test_a_cell_that_is_no_path_is_a_bad_row(tmp_path: Path) -> None:
+    cv2.imwrite(str(tmp_path / "00.jpg"), np.zeros((40, 40, 3), dtype=np.uint8))
+    (tmp_path / "labels.csv").write_text("path,label\n" + "x" * 300 + ",a\n00.jpg,a\n")
+    given = [
+        "dataset=table",
+        f"dataset.table={tmp_path / 'labels.csv'}",
+        f"records.root={tmp_path / 'records'}",
+    ]
+    with pytest.raises(DatasetError, match="1 of 2 rows"):
+        prepare(compose("prepare", *given))

@@ -13,7 +13,7 @@ from records_pictures import CASES, PLAIN
 
 from pcr_exp.config.records import RecordsConfig
 from pcr_exp.datasets.folder import FolderConfig
-from pcr_exp.errors import RecordError
+from pcr_exp.errors import ImageError, RecordError
 from pcr_exp.records import index_table as stored_index
 from pcr_exp.records import one_record
 from pcr_exp.records.fingerprint import joint_images_key
@@ -147,4 +147,31 @@ def test_append_is_refused_with_a_new_class(dataset: FolderConfig, records: Reco
             path.parent.mkdir(exist_ok=True)
             path.write_bytes(PLAIN)
     with pytest.raises(RecordError, match=r"holds records of other classes than pets has now.*reencode"):
+        prepare_records(dataset, replace(records, on_change="append"))
+
+
+def test_an_append_that_was_stopped_is_not_continued_over_other_images(
+    dataset: FolderConfig, records: RecordsConfig
+) -> None:
+    """It had added a training image, and ended at one to validate by."""
+    folder, root = prepare_records(dataset, records), Path(str(dataset.root))
+    (root / "train/cat/new_a.jpg").write_bytes(PLAIN)
+    (root / "val/cat/new_b.jpg").write_bytes(PLAIN[:200])
+    append = replace(records, on_change="append")
+    with pytest.raises(ImageError):
+        prepare_records(dataset, append)
+    (root / "val/cat/new_b.jpg").write_bytes(PLAIN)
+    (root / "train/cat/new_c.jpg").write_bytes(PLAIN)
+    with pytest.raises(RecordError, match="holds other images than the note beside it says"):
+        prepare_records(dataset, append)
+    prepare_records(dataset, replace(records, on_change="reencode"))
+    assert {"train/cat/new_a.jpg", "train/cat/new_c.jpg"} <= set(stored(folder, "pcr"))
+
+
+def test_nothing_is_appended_beside_replaced_images(dataset: FolderConfig, records: RecordsConfig) -> None:
+    """Without a note of what records were made of, an encode compares images with it alone."""
+    folder = prepare_records(dataset, records)
+    (folder / "source.json").unlink()
+    CHANGES["overwrite"][0](Path(str(dataset.root)))
+    with pytest.raises(RecordError):
         prepare_records(dataset, replace(records, on_change="append"))

@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -103,6 +104,20 @@ def test_finished_records_are_not_made_again(tmp_path: Path) -> None:
     inode = first.stat().st_ino
     encode(samples, tmp_path / "out")
     assert first.stat().st_ino == inode
+
+
+def test_an_image_that_was_replaced_since_is_stored_as_it_is_now(tmp_path: Path) -> None:
+    """By one of as many bytes, which the fingerprint of an encode does not tell."""
+    samples = write_images(tmp_path / "in", GOOD)
+    with pytest.raises(KeyboardInterrupt):
+        encode(samples, tmp_path / "out", progress=_interrupt_at(9))
+    content = bytearray(samples[0].path.read_bytes())
+    content[15] ^= 1  # in the first marker, of no effect on pixels
+    samples[0].path.write_bytes(content)
+    later_ns = time.time_ns() + 10**9
+    os.utime(samples[0].path, ns=(later_ns, later_ns))
+    encode(samples, tmp_path / "out")
+    assert bytes(content) in (tmp_path / "out/baseline/record-000000.pcr").read_bytes()
 
 
 def test_a_record_that_was_shortened_since_is_made_again(tmp_path: Path, unkilled: dict[str, bytes]) -> None:

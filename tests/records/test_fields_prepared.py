@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,9 +14,10 @@ from field_samples import fields_of, write_samples
 
 from pcr_exp.config.records import RecordsConfig
 from pcr_exp.datasets.table import ColumnsConfig, TableConfig
-from pcr_exp.errors import ConfigError, RecordError
+from pcr_exp.errors import ConfigError, RecordError, StorageError
 from pcr_exp.records.bucket import check_bucket, prepare_in_bucket
 from pcr_exp.records.fields import RecordFields
+from pcr_exp.records.index import parse_index
 from pcr_exp.records.inspect import find_records_and_faults, verify_records
 from pcr_exp.records.prepare import check_records, ensure_records, prepare_records, records_folder
 from pcr_exp.records.reader import RecordSet
@@ -216,3 +218,68 @@ def test_fields_go_into_a_bucket_with_their_records(
         check_bucket(dataset, remote)
     prepare_in_bucket(dataset, remote)
     assert there.files[gone] == data
+
+
+@pytest.fixture
+def bucket(monkeypatch: pytest.MonkeyPatch) -> MemoryStorage:
+    there = MemoryStorage()
+    monkeypatch.setattr("pcr_exp.records.bucket._open", lambda _: there)
+    return there
+
+
+@pytest.fixture
+def remote(records: RecordsConfig, tmp_path: Path) -> RecordsConfig:
+    return replace(records, root="s3://bucket/records", staging=str(tmp_path / "staging"), on_change="append")
+
+
+def listed(bucket: MemoryStorage) -> int:
+    """Images in all indexes of `pcr`."""
+    indexes = {path: data for path, data in bucket.files.items() if path.endswith("pcr/index.json")}
+    return sum(parse_index(data, path).num_samples for path, data in indexes.items())
+
+
+def test_an_append_whose_index_could_not_be_sent_is_made_up_for(
+    dataset: TableConfig, remote: RecordsConfig, bucket: MemoryStorage, tmp_path: Path
+) -> None:
+    """On another machine, too, which has nothing of it in its staging."""
+    prepare_in_bucket(dataset, remote)
+    write_table(tmp_path / "in", NUM + 2)
+    write = bucket.write
+    with pytest.MonkeyPatch.context() as broken:
+
+        def refuse(path: str, data: bytes, *, replaces: bytes | None = None) -> bool:
+            if path.endswith("index.json"):
+                raise StorageError("429")
+            return write(path, data, replaces=replaces)
+
+        broken.setattr(bucket, "write", refuse)
+        with pytest.raises(StorageError, match="429"):
+            prepare_in_bucket(dataset, remote)
+    shutil.rmtree(tmp_path / "staging")
+    prepare_in_bucket(dataset, remote)
+    assert listed(bucket) == NUM + 2
+
+
+def test_an_index_does_not_give_way_to_one_that_lists_less(
+    dataset: TableConfig, remote: RecordsConfig, bucket: MemoryStorage, tmp_path: Path
+) -> None:
+    """Of a machine with the images and the staging of before."""
+    prepare_in_bucket(dataset, remote)
+    shutil.copytree(tmp_path / "staging", tmp_path / "old")
+    write_table(tmp_path / "in", NUM + 2)
+    prepare_in_bucket(dataset, remote)
+    write_table(tmp_path / "in", NUM)
+    before = dict(bucket.files)
+    with pytest.raises(RecordError, match="is there already, of another encode"):
+        prepare_in_bucket(dataset, replace(remote, staging=str(tmp_path / "old")))
+    assert bucket.files == before
+
+
+def test_an_image_of_as_many_bytes_is_sent_anew(
+    dataset: TableConfig, remote: RecordsConfig, bucket: MemoryStorage, tmp_path: Path
+) -> None:
+    prepare_in_bucket(dataset, remote)
+    exchange_mask(tmp_path / "in")
+    made = prepare_in_bucket(dataset, replace(remote, on_change="reencode"))
+    for path in [*made.rglob("*.fields"), *made.rglob("*.pcr")]:
+        assert bucket.files[f"{made.name}/{path.relative_to(made).as_posix()}"] == path.read_bytes(), path

@@ -249,3 +249,9 @@ def test_a_storage_s_own_error_is_passed_on() -> None:
 
     with pytest.raises(StorageError, match=r"^x/index\.json: the server is down\.$"):
         read_index(Down(), "x")
+
+
+def test_an_index_that_nobody_would_read_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pcr_exp.records.index.MAX_INDEX_BYTES", 100)
+    with pytest.raises(RecordError, match=r"set dataset\.images_per_record higher"):
+        dump_index(make_index())

@@ -122,3 +122,11 @@ def test_a_group_that_there_is_not_is_not_read_twice() -> None:
             ask()
         assert "twice" not in str(raised.value)
     assert storage.num_reads == 0
+
+
+def test_so_has_a_header_that_is_asked_for_alone() -> None:
+    storage = DamagingStorage(is_remote=True, cut=True)
+    records = RecordSet(storage, "s")
+    ids = records.read_prefix(0, 1).ids
+    storage.num_bad, storage.num_reads = 1, 0
+    assert SingleImages(records).header(0).ids == ids and storage.num_reads == 2

@@ -15,7 +15,7 @@ from storage_http_server import RangeServer, range_server
 import pcr_exp
 from pcr_exp.errors import MissingFileError, PcrExpError, RecordError, RefusedError, StorageError
 from pcr_exp.records.index_table import read_index
-from pcr_exp.records.inspect import find_records
+from pcr_exp.records.inspect import find_records, find_records_and_faults
 from pcr_exp.storage import open as storage_open
 from pcr_exp.storage.object_errors import explained, is_refusal
 from pcr_exp.storage.objects import ObjectStorage
@@ -53,7 +53,7 @@ def server(tmp_path: Path) -> Iterator[RangeServer]:
         yield running
 
 
-OPENERS: list[Callable[[str], object]] = [pcr_exp.open, find_records]
+OPENERS: list[Callable[[str], object]] = [pcr_exp.open, find_records, find_records_and_faults]
 
 
 @pytest.mark.parametrize("open_records", OPENERS)
