@@ -128,12 +128,15 @@ def update_seconds(config: TrainConfig) -> float:
         PcrExpError: there is no such model or device, or it cannot take such a batch.
     """
     from pcr_exp.training.clocks import open_device, synchronizer
+    from pcr_exp.training.models import check_model
 
     device = open_device(config.training.device)
     blank = replace(config.model, pretrained=False, weights=None)
     trainer = open_trainer(replace(config, model=blank), device)
     size = config.training.batch_size if device.type == "cuda" else min(config.training.batch_size, _FEW)
-    images, labels = random_batch(size, config.training.image_size)
+    px = config.training.image_size
+    check_model(trainer.model, config.model.name, train_batches=[(size, px)], eval_batches=[])
+    images, labels = random_batch(size, px)
     finish, steps = synchronizer(device), itertools.count()
 
     def update() -> int:

@@ -145,6 +145,8 @@ def images_in_records(
         for encoding in ("baseline", "pcr")
     }
     index, label = records["baseline"].index, config.dataset.label
+    if not index.num_samples:
+        raise ConfigError(f"split={config.split}: it holds no image of {index.dataset}. Choose another.")
     if label not in index.classes:
         raise ConfigError(f"dataset.label={label!r}: the records have {', '.join(sorted(index.classes))}.")
     batches = record_batches(

@@ -214,7 +214,8 @@ def check_arguments() -> list[str]:
 
 def add_overrides(overrides: Sequence[str]) -> None:
     """Add to the command line, beside what is there: Hydra reads no override behind another and an option."""
-    places = [i for i, argument in enumerate(sys.argv) if "=" in argument and not argument.startswith("-")]
+    given = enumerate(sys.argv[1:], start=1)
+    places = [i for i, argument in given if "=" in argument and not argument.startswith("-")]
     place = places[0] if places else len(sys.argv)
     sys.argv[place:place] = overrides
 

@@ -12,7 +12,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ from pcr_exp.cli.jobs import (
 )
 from pcr_exp.cli.sweep_state import OPEN, read_jobs
 from pcr_exp.errors import ConfigError, RunError
-from pcr_exp.places import as_typed
+from pcr_exp.places import COMMAND, as_typed
 from pcr_exp.system.atomic import make_folder
 from pcr_exp.system.provenance import SWEEP_VARIABLE
 from pcr_exp.system.ray_cluster import connect_to_ray
@@ -109,10 +109,10 @@ def job_commands(
 def _started() -> list[str]:
     """The module or script that this process was started with, behind Python and without its settings."""
     name, _, runner = sys.argv[0].partition(" ")
-    if runner:  # `pcr-exp train` names itself so
+    if name == COMMAND and runner:  # `pcr-exp train` names itself so
         return ["-m", "pcr_exp", runner]
     spec = sys.modules["__main__"].__spec__
-    return ["-m", spec.name] if spec is not None else [str(Path(name).resolve())]
+    return ["-m", spec.name] if spec is not None else [str(Path(sys.argv[0]).resolve())]
 
 
 def jobs_to_start(
@@ -159,7 +159,7 @@ def hand_to_slurm(
     write_plan(
         folder,
         [
-            PlannedJob(job.number, job.overrides, ids.get(job.number, job.job_id), settings["cluster"])
+            replace(job, job_id=ids[job.number], cluster=settings["cluster"]) if job.number in ids else job
             for job in jobs
         ],
     )

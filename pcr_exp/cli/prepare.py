@@ -95,6 +95,12 @@ def describe(report: EncodeReport) -> str:
 
 def plan(config: PrepareConfig) -> Planned:
     """Both encodings of all splits: of records that are there already, nothing."""
+    folds = config.dataset.folds
+    if folds and config.dataset.fold is None:  # the first alone is transcoded
+        first = plan(replace(config, dataset=replace(config.dataset, fold=folds[0])))
+        bytes_each = first.amounts.get("disk_bytes")
+        amounts = {} if bytes_each is None else {"disk_bytes": bytes_each * len(folds)}
+        return Planned([counted(len(folds), "fold"), *first.facts], {**first.amounts, **amounts})
     facts = [f"records of {config.dataset.name} below {config.records.root}"]
     if _are_made(config):
         return Planned([*facts, "there already: images are compared with them"])

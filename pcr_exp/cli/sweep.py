@@ -23,6 +23,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ from pcr_exp.errors import ConfigError, PcrExpError, RunError
 from pcr_exp.places import as_typed
 from pcr_exp.system import MIB
 from pcr_exp.system.atomic import write_atomic
-from pcr_exp.system.lock import holder_of
+from pcr_exp.system.lock import holder_of, is_held
 from pcr_exp.system.words import counted
 
 ROOT = Path("outputs/runs/.sweeps")
@@ -182,10 +183,12 @@ def _cancel(folder: Path, job: JobState) -> bool:
 
 
 def _terminate(folder: Path, job: JobState) -> bool:
-    holder = holder_of(job_lock(folder, job.number))
+    lock = job_lock(folder, job.number)
+    holder = holder_of(lock) if is_held(lock) else None  # a killed job leaves the file of its holder
     if holder is None or holder.host != socket.gethostname():
         return False
-    os.kill(holder.pid, signal.SIGTERM)
+    with suppress(ProcessLookupError):  # it has just ended
+        os.kill(holder.pid, signal.SIGTERM)
     return True
 
 

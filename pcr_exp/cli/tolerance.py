@@ -65,6 +65,8 @@ def measure(config: ToleranceConfig, dataset: Dataset) -> tuple[Measured, list[S
     """
     label = config.dataset.label
     samples = choose_samples(dataset, config.splits, config.max_images)
+    if not samples:
+        raise DatasetError(f"splits={config.splits}: {config.dataset.name} has no image there. Add a split.")
     images = ImageFiles(
         samples,
         config.groups,

@@ -21,8 +21,7 @@ from pcr_exp.config.scan import PolicyConfig
 from pcr_exp.errors import PcrExpError
 from pcr_exp.records.index import RecordIndex
 from pcr_exp.runs.data import images_key_of
-from pcr_exp.runs.directory import RunDirectory
-from pcr_exp.runs.identity import run_id
+from pcr_exp.runs.directory import RunDirectory, planned_directory
 from pcr_exp.runs.mixture import epoch_bytes, mixture_of, open_mixed
 from pcr_exp.runs.train_run import run_training
 from pcr_exp.system import MIB
@@ -96,10 +95,10 @@ def plan(config: TrainConfig) -> Planned:
 
 def _status(config: TrainConfig) -> tuple[str, str]:
     try:
-        path = Path(config.runs_root) / run_id(config, images_key_of(config))
+        directory = planned_directory(config, images_key_of(config))
+        return directory.status, str(directory.path)
     except PcrExpError:
         return "new", ""
-    return RunDirectory(path).status, str(path)
 
 
 def _storage_s(storage: StorageConfig, num_bytes: float) -> float:
@@ -159,10 +158,12 @@ def finished_paces(config: TrainConfig) -> Iterator[float]:
     machine = (cpu_model(), gpu_model(open_device(config.training.device)))
     for path in sorted(Path(config.runs_root).glob("*/rows.jsonl")):
         directory = RunDirectory(path.parent)
-        manifest = directory.manifest()
-        if manifest is None or (manifest.cpu, manifest.gpu) != machine or directory.status != "finished":
+        try:
+            manifest, ran = directory.manifest(), directory.config()
+        except (OSError, PcrExpError):  # damaged, or of another version: it says nothing here
             continue
-        ran = directory.config()
+        if manifest is None or (manifest.cpu, manifest.gpu) != machine or manifest.status != "finished":
+            continue
         if (ran["model"]["name"], ran["training"]["image_size"], ran.get("world_size", 1)) != wanted:
             continue
         last = json.loads(path.read_text().splitlines()[-1])

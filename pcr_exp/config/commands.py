@@ -125,7 +125,7 @@ class TrainConfig(RunnerConfig):
     world_size: Annotated[int, at_least(1)] = 1
     """Processes that train together; each reads its share of `training.global_batch_size`."""
     tracking: TrackingConfig = MISSING
-    seed: int = 0
+    seed: Annotated[int, at_least(0)] = 0
     """Seed of weights, orders and augmentation."""
     runs_root: Annotated[str, PATH] = "outputs/runs"
     """Folder in which each run has a folder of its own."""

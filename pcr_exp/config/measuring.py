@@ -147,7 +147,7 @@ class ToleranceConfig(StudyConfig):
     """Resamples of the bootstrap."""
     num_workers: Annotated[int, at_least(1)] = 2
     """Threads, each of one core."""
-    seed: int = 0
+    seed: Annotated[int, at_least(0)] = 0
     """Seed of the subset, the folds and the bootstrap."""
     max_pixels: int = MAX_PIXELS
     """As `records.max_pixels`."""

@@ -71,7 +71,11 @@ def examine(folder: Path) -> Iterator[Finding]:
     yield _part_decoder()
     yield from _own_libraries()
     yield from _machine()
-    yield disk_rate(folder)
+    try:
+        yield disk_rate(folder)
+    except OSError as error:
+        remedy = "name a folder to write to: pcr-exp doctor <folder>"
+        yield Finding(f"disk of {folder}", f"not measured: {error.strerror}", remedy, needed=False)
     yield from _extras()
 
 

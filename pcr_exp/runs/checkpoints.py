@@ -18,7 +18,7 @@ from pcr_exp.measuring.evaluation import Trained
 from pcr_exp.runs.directory import RunDirectory
 from pcr_exp.training.inputs import IMAGENET, KEY, Normalization, normalization_of
 from pcr_exp.training.models import check_name, open_model
-from pcr_exp.training.weights import load_checkpoint
+from pcr_exp.training.weights import load_checkpoint, weights_of
 
 
 def open_published(config: ModelConfig, num_outputs: int) -> Trained:
@@ -154,7 +154,7 @@ def open_runs(runs: Sequence[FinishedRun], num_outputs: int) -> list[Trained]:
         path = run.directory.checkpoint_path
         state = load_checkpoint(path)
         try:
-            network.load_state_dict(state["model"])
+            network.load_state_dict(weights_of(state))
         except (RuntimeError, KeyError) as error:
             raise RunError(
                 f"{path} does not fit model.name={run.model_name!r} with {num_outputs} classes "

@@ -16,14 +16,13 @@ import yaml
 from omegaconf import OmegaConf
 
 from pcr_exp.config.commands import OF_THE_COMMAND, TrainConfig
-from pcr_exp.config.component_code import component_code
 from pcr_exp.errors import RunError
 from pcr_exp.redaction import RedactingFormatter, redacted
-from pcr_exp.runs.identity import differences, identity, run_id
+from pcr_exp.runs.identity import differences, identity, own_files, run_id
 from pcr_exp.runs.manifest import Manifest, read_manifest
 from pcr_exp.runs.predictions import PREDICTIONS_FILE
 from pcr_exp.runs.sessions import timing_settings
-from pcr_exp.system.atomic import write_atomic
+from pcr_exp.system.atomic import explain_os_error, make_folder, write_atomic
 from pcr_exp.system.keys import key_of
 from pcr_exp.system.lock import HOLDER_SUFFIX, hold
 
@@ -109,6 +108,18 @@ class RunDirectory:
         return "interrupted" if manifest.status == "running" else manifest.status
 
 
+def planned_directory(config: TrainConfig, images: str) -> RunDirectory:
+    """The directory that `claim` would hold now, if nobody is at work."""
+    settings = timing_settings(asdict(config))
+    shared = RunDirectory(Path(config.runs_root) / run_id(config, images))
+    is_taken = shared.status == "finished" and _other_settings(shared, settings)
+    return RunDirectory(_own_path(shared.path, settings)) if is_taken else shared
+
+
+def _own_path(shared: Path, settings: Mapping[str, Any]) -> Path:
+    return shared.with_name(f"{shared.name}-t{key_of(settings)}")
+
+
 @contextmanager
 def claim(config: TrainConfig, images: str) -> Iterator[RunDirectory]:
     """Hold the run's directory `<runs_root>/<run_id>`, made here if it is new.
@@ -124,11 +135,11 @@ def claim(config: TrainConfig, images: str) -> Iterator[RunDirectory]:
 
     Raises:
         RunError: a live process holds it, it belongs to another configuration, or it is not a run's.
+        StorageError: it cannot be made.
     """
     settings = timing_settings(asdict(config))
     shared = Path(config.runs_root) / run_id(config, images)
-    own = shared.with_name(f"{shared.name}-t{key_of(settings)}")
-    shared.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(shared.parent)
     with ExitStack() as stack:
         try:
             directory = stack.enter_context(_hold(shared))
@@ -142,7 +153,7 @@ def claim(config: TrainConfig, images: str) -> Iterator[RunDirectory]:
         if taken and (others := _other_settings(directory, settings)):
             log.info("%s has other settings of speed (%s): a run of its own", shared, ", ".join(others))
             stack.close()
-            directory = stack.enter_context(_hold(own))
+            directory = stack.enter_context(_hold(_own_path(shared, settings)))
             _check_config(directory, config, images)
         if directory.status != "finished":
             # What may differ (workers, logging, paths) is as this session has it.
@@ -158,6 +169,8 @@ def _hold(path: Path) -> Iterator[RunDirectory]:
         path.mkdir(exist_ok=False)
     except FileExistsError:
         _require_run(path)
+    except OSError as error:
+        raise explain_os_error(error, path) from error
     with hold(path / _LOCK, lambda holder: _in_use(path, holder)) as dead_holder:
         yield RunDirectory(path, dead_holder)
 
@@ -199,8 +212,8 @@ def _check_config(directory: RunDirectory, config: TrainConfig, images: str) -> 
         return
     found = directory.config()
     try:
-        code = component_code(config)  # the directory is named after it
-        different = differences(identity(found, images, code), identity(asdict(config), images, code))
+        files = own_files(config)  # the directory is named after them
+        different = differences(identity(found, images, files), identity(asdict(config), images, files))
     except (KeyError, AttributeError, TypeError):
         different = ["its groups"]
     if different:

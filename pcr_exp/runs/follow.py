@@ -111,17 +111,20 @@ def share_of_state(states: Sequence[State], rank: int, world_size: int) -> State
     first = states[0]
     return {
         **first,
-        "progress": _progress(first["progress"], [state["progress"] for state in own]),
+        "progress": _progress(
+            [state["progress"] for state in states], [state["progress"] for state in own], world_size
+        ),
         **{name: sum(state.get(name, 0) for state in own) for name in COUNTED},
         "exchange": _exchange(states, own),
     }
 
 
-def _progress(first: State, own: Sequence[State]) -> State:
+def _progress(states: Sequence[State], own: Sequence[State], world_size: int) -> State:
+    first = states[0]
     progress = {**first, **{key: sum(each[key] for each in own) for key in _COUNTED & first.keys()}}
     for key in _MEANS:
-        # Every process has the same mean; the weights are images.
-        progress[key] = {part: sum(each[key][part] for each in own) for part in first[key]}
+        # Every process has the same mean; of its weight, images, each takes over an equal part.
+        progress[key] = {part: sum(each[key][part] for each in states) / world_size for part in first[key]}
     if first.get("by_source"):
         sums = {name: sum(each["by_source"][name] for each in own) for name in first["by_source"]}
         progress["by_source"] = sums

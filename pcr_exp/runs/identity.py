@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -85,9 +87,23 @@ def run_id(config: TrainConfig, images: str) -> str:
         *_names_of_added_groups(part),
         *_processes(config),
         f"s{config.seed}",
-        key_of(identity(settings, images, component_code(config))),
+        key_of(identity(settings, images, own_files(config))),
     )
     return slug(words)
+
+
+def own_files(config: TrainConfig) -> dict[str, str | None]:
+    """Keys of the user's own files that a run is made of: code of its components, and first weights."""
+    weights = config.model.weights
+    return {**component_code(config), **({} if weights is None else {"weights": file_key(weights)})}
+
+
+def file_key(path: str | None) -> str | None:
+    """16 hex digits of a file's content; None if there is none, which whoever opens it says."""
+    if path is None or not (file := Path(str(path)).expanduser()).is_file():
+        return None
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()[:16]
 
 
 def slug(words: Iterable[str]) -> str:
@@ -96,12 +112,12 @@ def slug(words: Iterable[str]) -> str:
 
 
 def identity(
-    config: Mapping[str, Any], images: str, code: Mapping[str, str] = MappingProxyType({})
+    config: Mapping[str, Any], images: str, files: Mapping[str, str | None] = MappingProxyType({})
 ) -> dict[str, Any]:
     """Return all that decides what a run learns: its scientific configuration, its images, our numerics.
 
-    Plain dicts, without secrets, as in `config.yaml`; `images` as in `run_id`; `code` is the user's own, as
-    `component_code` gives it: a run of our components alone has none. How many processes share the
+    Plain dicts, without secrets, as in `config.yaml`; `images` as in `run_id`; `files` as
+    `own_files` gives them: a run of our components from fresh weights has none. How many processes share the
     work counts where they send something else than their gradients, or over a network that is slowed down:
     otherwise only the global batch does.
     """
@@ -112,7 +128,7 @@ def identity(
     if not _processes_count(config):
         for key in _OF_SEVERAL_PROCESSES:
             part.pop(key, None)
-    return {**part, "images": images, "numerics": NUMERICS, **({"code": dict(code)} if code else {})}
+    return {**part, "images": images, "numerics": NUMERICS, **({"code": dict(files)} if files else {})}
 
 
 def identity_of_study(study: Mapping[str, Any], images: str, code: Mapping[str, str]) -> dict[str, Any]:

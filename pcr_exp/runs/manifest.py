@@ -11,12 +11,12 @@ from typing import Any, TypeVar
 import torch
 
 from pcr_exp.config.commands import TrainConfig
-from pcr_exp.config.component_code import component_code
 from pcr_exp.errors import RunError
 from pcr_exp.numerics import NUMERICS
 from pcr_exp.records.dataset_facts import DatasetFacts
 from pcr_exp.records.index import RecordIndex
 from pcr_exp.redaction import redacted_text
+from pcr_exp.runs.identity import own_files
 from pcr_exp.runs.quality import GroupQuality
 from pcr_exp.runs.sessions import SessionFacts, joint_key, new_session, timing_keys
 from pcr_exp.system.atomic import write_atomic
@@ -65,8 +65,8 @@ class Manifest:
     """`pcr_exp.numerics`."""
     images_key: str | None
     """16 hex digits: the images of all splits, wherever they lie. None: not known."""
-    component_code: dict[str, str] = field(default_factory=dict)
-    """Keys of the user's own code that the run's components are made of; see `config.component_code`."""
+    component_code: dict[str, str | None] = field(default_factory=dict)
+    """Keys of the user's own code and weights that the run is made of; see `identity.own_files`."""
     records_key: str | None = None
     """16 hex digits: how those were stored."""
     num_classes: int | None = None
@@ -129,7 +129,7 @@ def new_manifest(
         headline=headline_of(config.task).name,
         numerics=NUMERICS,
         images_key=images,
-        component_code=component_code(config),
+        component_code=own_files(config),
         resumed_at=[*previous.resumed_at, session.started_at] if previous else [],
         sessions=[*(previous.sessions if previous else []), session],
         **{"scan_group": config.scan.group, "started_at": session.started_at, **kept},

@@ -314,7 +314,11 @@ def _check_model(
     check_model(
         model,
         config.model.name,
-        train_batches=_batch_shapes(num_train, training.batch_size, training.image_size),
+        train_batches=[
+            shape
+            for size_px in sorted({*(training.input_sizes or [training.image_size])})
+            for shape in _batch_shapes(num_train, training.batch_size, size_px)
+        ],
         eval_batches=[
             shape
             for number in numbers

@@ -7,7 +7,6 @@ these lie in, our numerics and the user's own components; `identity.json` holds 
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,7 +17,7 @@ from typing import Any
 from pcr_exp.config.commands import StudyConfig
 from pcr_exp.config.component_code import component_code
 from pcr_exp.errors import RunError
-from pcr_exp.runs.identity import differences, identity_of_study, slug
+from pcr_exp.runs.identity import differences, file_key, identity_of_study, slug
 from pcr_exp.system.atomic import make_folder
 from pcr_exp.system.keys import key_of
 from pcr_exp.system.lock import hold
@@ -64,16 +63,9 @@ def _in_files(config: StudyConfig) -> dict[str, str | None]:
     weights = getattr(getattr(config, "model", None), "weights", None)
     return {
         "images_in": key_of(where),
-        "weights_in": _file_key(weights),
-        "classes_in": _file_key(getattr(config, "classes", None)),
+        "weights_in": file_key(weights),
+        "classes_in": file_key(getattr(config, "classes", None)),
     }
-
-
-def _file_key(path: str | None) -> str | None:
-    if path is None or not Path(path).is_file():
-        return None  # whoever opens it says so
-    with Path(path).open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()[:16]
 
 
 def _in_use(folder: Path, holder: str) -> RunError:

@@ -199,4 +199,4 @@ def sweep_name() -> str | None:
 
 def group_of(run_id: str) -> str:
     """A run's id less seed and key: what the runs of all seeds share, and W&B averages over."""
-    return re.sub(r"-s\d+-[0-9a-f]{8}$", "", run_id)
+    return re.sub(r"-s\d+-[0-9a-f]{8}(?=(-t[0-9a-f]{8})?$)", "", run_id)

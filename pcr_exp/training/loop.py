@@ -89,9 +89,12 @@ class Loop:
         self.trainer.begin_epoch(progress.epoch)
         with closing(_stream(self.loader, progress, self.trainer.config.epochs)) as stream:
             try:
-                if progress.to_evaluate:  # the run was asked to stop before it could
+                evaluates = progress.to_evaluate  # the run was asked to stop before it could
+                if evaluates:
                     yield from self._evaluated()
                 yield from self._decided()
+                if evaluates:
+                    self.checkpoint()
                 yield from self._updates(stream)
             except StopWaiting:
                 clocks.switch("other")

@@ -284,7 +284,7 @@ def check_model(
                 with torch.no_grad():
                     torch.func.functional_call(model, shapes, (images,))
             except (RuntimeError, ValueError, AssertionError) as error:
-                key = "image_size" if training else "eval_image_size"
+                key = "image_size, training.input_sizes" if training else "eval_image_size"
                 raise ConfigError(
                     f"model.name={name!r} cannot take a batch of {counted(num_images, 'image')}"
                     f" of {size_px} x {size_px} px ({error}). Change training.{key} or"

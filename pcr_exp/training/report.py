@@ -16,7 +16,7 @@ class MeanLoss:
     """A running mean of losses, each weighted by its batch's images."""
 
     total: float = 0.0
-    num_images: int = 0
+    num_images: float = 0
 
     def add(self, loss: float, num_images: int) -> None:
         """Take in a batch's mean loss."""

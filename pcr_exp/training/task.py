@@ -256,7 +256,8 @@ def area_under_roc(scores: NDArray[Any], positive: NDArray[np.bool_]) -> float:
     if num_positive == 0 or num_negative == 0:
         raise RunError(
             f"AUC of {num_positive} images of the second class and {num_negative} of the first: wanted some "
-            "of both among the evaluated images. Evaluate more (dataset.max_val_images), or use another task."
+            "of both among the evaluated images. Evaluate more (dataset.max_val_images; to tune by: "
+            "dataset.max_tune_images), or use another task."
         )
     from scipy.stats import rankdata  # takes a second to import
 

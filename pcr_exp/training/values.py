@@ -92,7 +92,7 @@ class MultiLabel:
         if not known:
             raise RunError(
                 f"mean average precision of {len(there)} images none of which has a class. Evaluate more "
-                "(dataset.max_val_images), or use another task."
+                "(dataset.max_val_images; to tune by: dataset.max_tune_images), or use another task."
             )
         by_class = {
             name: None if math.isnan(value) else value
@@ -210,7 +210,7 @@ class Regression:
         if spread == 0:
             raise RunError(
                 f"R2 of {len(wanted)} images that have the same number: wanted different ones. Evaluate more "
-                "(dataset.max_val_images), or use another task."
+                "(dataset.max_val_images; to tune by: dataset.max_tune_images), or use another task."
             )
         return {
             "val_loss": tally.totals["loss"] / tally.totals["num_images"],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import logging
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 from urllib.error import URLError
@@ -96,10 +96,16 @@ def _load_file(weights: str) -> Any:
         ) from error
 
 
+def weights_of(checkpoint: Mapping[str, Any]) -> dict[str, Tensor]:
+    """The weights that a run reports of: those of a parameter server, which a worker's copy lags behind."""
+    server = (checkpoint.get("exchange") or {}).get("server") or {}
+    return {**checkpoint["model"], **server.get("weights", {})}
+
+
 def _read_file(weights: str) -> dict[str, Tensor]:
     loaded = _load_file(weights)
     if isinstance(loaded, dict) and isinstance(loaded.get("model"), dict):
-        loaded = loaded["model"]
+        loaded = weights_of(loaded)
     if not isinstance(loaded, dict) or not all(isinstance(value, Tensor) for value in loaded.values()):
         raise ConfigError(
             f"model.weights={weights!r}: wanted a dict of tensors, bare or under the key 'model'."

@@ -197,6 +197,9 @@ def test_doctor_says_what_is_there_and_what_is_not(
     for what in ("python", "torch", "transcoder", "cores", "memory", "open files", "shared memory"):
         assert f"\nok      {what}" in f"\n{said}" or f"\nnote    {what}" in said, what
     assert "MiB/s" in said and list(tmp_path.iterdir()) == []
+    assert main(["doctor", str(tmp_path / "nowhere")]) == 0
+    elsewhere = capsys.readouterr().out
+    assert "not measured: No such file or directory" in elsewhere and "extra remote" in elsewhere
     (remote,) = [line for line in said.splitlines() if "extra remote" in line]
     clients = ("obstore", "tenacity", "aiohttp", "s3fs", "gcsfs")
     assert all(re.search(rf"\b{name} (\d+\.\S+|missing)", remote) for name in clients), remote

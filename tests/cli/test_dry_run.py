@@ -99,11 +99,23 @@ def test_seconds_are_those_of_finished_runs_like_it_on_this_machine(
     finished_run(config, "here", wall_s=5.0)
     finished_run(config, "elsewhere", wall_s=2.0, cpu="another")
     finished_run(replace(config, training=replace(config.training, image_size=32)), "small", wall_s=3.0)
+    finished_run(config, "damaged", wall_s=1.0)
+    (tmp_path / "damaged" / "manifest.json").write_text("{}")
     pace = find_pace(config)
     assert pace.seconds_per_image == pytest.approx(4 / 200)
     assert "50 images/s, the median of 1 finished run of" in pace.words and "on this machine" in pace.words
     none = find_pace(replace(config, runs_root=str(tmp_path / "nothing")))
     assert none.seconds_per_image is not None and "timed for a second on this machine" in none.words
+
+    small = compose(
+        "train",
+        f"runs_root={tmp_path / 'nothing'}",
+        "training.image_size=32",
+        "model=torchvision",
+        "model.name=alexnet",
+    )
+    refused = find_pace(small)
+    assert refused.seconds_per_image is None and "cannot take a batch" in refused.words
 
     def refuses(_: TrainConfig) -> float:
         raise ConfigError("no such model")
@@ -131,6 +143,9 @@ def test_images_are_counted_where_they_lie(tmp_path: Path, photos: tuple[str, ..
     assert "32 images, twice their space" in made.words
     sizes = sum(path.stat().st_size for path in tmp_path.rglob("*.jpg"))
     assert made.amounts["disk_bytes"] == 2 * sizes and made.amounts["seconds"] > 0
+    folds = plan("prepare", *photos, "dataset.num_folds=2")
+    assert "2 folds" in folds.words and "32 images, twice their space" in folds.words
+    assert folds.amounts["disk_bytes"] == 2 * made.amounts["disk_bytes"]
     trained = plan("train", *photos, *few, "training.image_size=32", "training.epochs=1")
     assert "16 images an epoch" in trained.words and "records are not made yet" in trained.words
     assert trained.amounts["seconds"] > 0

@@ -212,6 +212,9 @@ def test_a_checkpoint_of_other_classes(place: Path, tmp_path: Path) -> None:
 def test_what_is_not_there_is_named(place: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"classes=/no/such\.txt: no such file"):
         evaluate(asked(place, tmp_path, "classes=/no/such.txt"))
+    with pytest.raises(ConfigError, match=r"split=tune: it holds no image of photos"):
+        none = ["dataset.tune_fraction=0", f"records.root={tmp_path / 'records'}"]
+        evaluate(asked(place, tmp_path / "out", "split=tune", *none))
     with pytest.raises(ConfigError, match=r"dataset\.label='colour': the records have focus, photo"):
         evaluate(asked(place, tmp_path, "dataset.label=colour"))
 

@@ -20,6 +20,8 @@ REFUSED = {
         "network.bandwidth_mbit_per_s=0",
     ],
     "0 or more": [
+        "seed=-1",
+        "tolerance seed=-1",
         "storage.latency_ms=-1",
         "storage.seek_ms=-1",
         "loader.num_workers=-1",

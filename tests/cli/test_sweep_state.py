@@ -334,3 +334,17 @@ def test_ray_that_is_not_there_says_what_to_do(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(ConfigError, match="Ray is not installed"):
         connect_to_ray("auto", "records.ray_address")
+
+
+def test_who_has_the_number_of_a_killed_job_s_process_is_left_alone(tmp_path: Path, capsys: Output) -> None:
+    write_plan(tmp_path, [PlannedJob(0, ["seed=0"], "1", "local")])
+    bystander = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    lock = job_lock(tmp_path, 0)
+    lock.parent.mkdir(exist_ok=True)
+    lock.touch()
+    holder = {"pid": bystander.pid, "host": os.uname().nodename}
+    lock.with_name(lock.name + HOLDER_SUFFIX).write_text(json.dumps(holder))
+    with pytest.raises(SystemExit, match="1"):
+        main(["stop", str(tmp_path)])
+    assert "0 of 1 job asked to end" in capsys.readouterr().out and bystander.poll() is None
+    bystander.communicate()

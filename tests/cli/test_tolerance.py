@@ -135,6 +135,9 @@ def test_images_of_one_class_say_nothing(tmp_path: Path) -> None:
     write_images(tmp_path / "mine" / "train", ("blue", "green"), 1)
     write_images(tmp_path / "mine" / "val", ("blue", "green"), 1)
     config = settings(tmp_path / "mine", tmp_path / "out", "dataset.tune_fraction=0", "max_images=10")
-    config.max_images = 1
+    config.splits = ["tune"]
+    with pytest.raises(DatasetError, match=r"splits=\['tune'\]: mine has no image there"):
+        study.tolerance(config)
+    config.splits, config.max_images = ["train"], 1
     with pytest.raises(DatasetError, match=r"dataset.label='class': 1 image is of one class"):
         study.tolerance(config)

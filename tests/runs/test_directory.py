@@ -1,6 +1,7 @@
 """Who owns a run directory, and what it says about itself."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,11 +9,11 @@ import pytest
 import torch
 
 from pcr_exp.config.commands import TrainConfig
-from pcr_exp.errors import RunError
+from pcr_exp.errors import RunError, StorageError
 from pcr_exp.numerics import NUMERICS
 from pcr_exp.records.index import RecordEntry, RecordIndex
 from pcr_exp.runs import directory as directory_module
-from pcr_exp.runs.directory import claim
+from pcr_exp.runs.directory import claim, planned_directory
 from pcr_exp.runs.identity import run_id
 from pcr_exp.runs.manifest import (
     Manifest,
@@ -283,3 +284,25 @@ def test_a_session_of_another_version_is_refused(configure: Any, tmp_path: Path)
     path.write_text(path.read_text().replace('"from_step"', '"first_step"'))
     with pytest.raises(RunError, match=r"not a manifest of this version: .*first_step"):
         read_manifest(path)
+
+
+def test_a_folder_that_cannot_be_made_is_named(configure: Any, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("no folder")
+    with (
+        pytest.raises(StorageError, match="file"),
+        claim(configure(runs_root=str(tmp_path / "file" / "runs")), "0123"),
+    ):
+        pass
+
+
+def test_the_planned_directory_is_the_one_that_is_claimed(configure: Any) -> None:
+    """Beside a finished run of other settings of speed it is one of its own."""
+    first = configure()
+    with claim(first, "0123") as directory:
+        manifest = new_manifest(first, torch.device("cpu"), None, name=directory.path.name, images="0123")
+        write_manifest(directory.manifest_path, replace(manifest, status="finished"))
+    assert planned_directory(first, "0123").status == "finished"
+    other = configure(loader__num_workers=2)
+    planned = planned_directory(other, "0123")
+    with claim(other, "0123") as directory:
+        assert planned.path == directory.path and planned.status == "new"

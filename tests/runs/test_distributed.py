@@ -25,6 +25,7 @@ from pcr_exp.training.columns import TRAFFIC
 from pcr_exp.training.distributed.processes import Processes
 from pcr_exp.training.loop import Loop
 from pcr_exp.training.trainer import Trainer
+from pcr_exp.training.weights import weights_of
 
 all_rows = Loop.rows
 
@@ -91,6 +92,13 @@ def test_a_run_of_two_processes(mode: str, configure: Any, tmp_path: Path) -> No
     both = [torch.load(run / "checkpoint.pt", weights_only=True) for run in runs]
     for name, value in both[0]["model"].items():
         assert torch.equal(value, both[1]["model"][name])
+    reported = weights_of(both[0])
+    if mode == "server":
+        of_server = both[0]["exchange"]["server"]["weights"]
+        assert all(torch.equal(reported[name], value) for name, value in of_server.items())
+        assert not all(torch.equal(both[0]["model"][name], value) for name, value in of_server.items())
+    else:
+        assert reported.keys() == both[0]["model"].keys()
     (other,) = both[0]["others"]
     for name, value in both[0]["model"].items():
         if "running" not in name:
@@ -216,3 +224,12 @@ def test_a_run_goes_on_with_another_number_of_processes(configure: Any, tmp_path
 def test_checkpoints_of_as_many_processes_are_given_back_as_they_were() -> None:
     states = [{"progress": rank} for rank in range(3)]
     assert [share_of_state(states, rank, 3) for rank in range(3)] == states
+
+
+def test_each_of_more_processes_takes_over_a_part_of_the_mean_loss() -> None:
+    counted = {"step": 3, "samples_seen": 20, "interval_start": {}}
+    mean = {"total": 30.0, "num_images": 20}
+    state = {"progress": {**counted, "epoch_loss": mean, "interval_loss": mean}, "exchange": {}}
+    of_two = [share_of_state([state], rank, 2)["progress"] for rank in (0, 1)]
+    assert [each["samples_seen"] for each in of_two] == [20, 0], "what was counted is counted once"
+    assert all(each["epoch_loss"] == {"total": 15.0, "num_images": 10.0} for each in of_two)

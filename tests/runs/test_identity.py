@@ -250,3 +250,14 @@ def test_with_folds_the_share_that_is_held_out_without_them_does_not_count(confi
     for settings in shares:
         settings["dataset"] |= {"num_folds": None, "fold": None}
     assert identity(shares[0], IMAGES) != identity(shares[1], IMAGES)
+
+
+def test_other_weights_to_begin_with_are_another_run(configure: Any, tmp_path: Path) -> None:
+    """In a file of the same name, too."""
+    weights = tmp_path / "pre.pt"
+    config = configure(model__weights=str(weights))
+    ids = []
+    for content in (b"one", b"two", b"one"):
+        weights.write_bytes(content)
+        ids.append(run_id(config, IMAGES))
+    assert ids[0] == ids[2] != ids[1]

@@ -17,7 +17,7 @@ import pytest
 from pcr_exp.config.commands import TrackingConfig
 from pcr_exp.errors import ConfigError
 from pcr_exp.runs.rows import read_rows
-from pcr_exp.runs.tracking import FINISH_TIMEOUT_S, START_TIMEOUT_S, Tracker, open_tracker
+from pcr_exp.runs.tracking import FINISH_TIMEOUT_S, START_TIMEOUT_S, Tracker, group_of, open_tracker
 from pcr_exp.runs.train_run import run_training
 from pcr_exp.system.provenance import SWEEP_VARIABLE
 
@@ -272,3 +272,9 @@ def test_no_tracker_needs_no_wandb(tmp_path: Path) -> None:
     assert done.stdout == "False\n"
     assert list(tmp_path.iterdir()) == []
     assert type(open_tracker(TrackingConfig(name="none"), "x", tmp_path, {})) is Tracker
+
+
+def test_seeds_of_a_setting_of_speed_are_a_group_too() -> None:
+    ids = "photos-s3-0123abcd-t89abcdef", "photos-s4-4567abcd-t89abcdef"
+    assert {group_of(run_id) for run_id in ids} == {"photos-t89abcdef"}
+    assert group_of("photos-s3-0123abcd") == "photos"

@@ -253,3 +253,15 @@ def test_counters_that_a_checkpoint_is_too_old_for_begin_at_zero() -> None:
     state = Progress(step=3, record_bytes=5, full_bytes=9, probe_bytes=7).state_dict()
     del state["full_bytes"], state["probe_bytes"]
     assert Progress.from_state(state) == Progress(step=3, record_bytes=5)
+
+
+def test_an_evaluation_that_was_made_up_for_is_saved() -> None:
+    """A run that was stopped between its last update and the evaluation behind it."""
+    whole = Run()
+    whole.go()
+    saved = whole.saved[-1]
+    saved["progress"] |= {"to_evaluate": True, "epoch_loss": {"total": 2.0, "num_images": 4}}
+    resumed = Run(saved)
+    (row,) = resumed.go()
+    assert (row["kind"], row["step"], row["train_loss"]) == ("eval", 12, 0.5)
+    assert [each["num_rows"] for each in resumed.saved] == [1]
