@@ -10,6 +10,7 @@ A training loop:
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -289,6 +290,8 @@ class DatasetLoader:
             return
         self._loader.pause()
         scores = dict(self._scores(wanted))
+        if not all(map(math.isfinite, scores.values())):
+            raise LoaderError(f"probe: wanted a finite score for every scan group, and got {scores}.")
         self._policy.decide(dict(zip(scores, self._consensus.mean(list(scores.values())), strict=True)))
         self._loader.resume()
 

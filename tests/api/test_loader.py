@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import json
+import math
 import random
 import shutil
 import weakref
@@ -332,6 +333,16 @@ def test_policies_that_try_the_model_need_to_be_told_how(open_loader: Open, spli
         for _ in loader:
             loader.observe(loss=1.0)
     assert isinstance(asked[0], TrialProbe) and loader.state_dict()["policy"]["group"] == 1
+
+
+def test_a_probe_without_a_score_is_refused(open_loader: Open, split: Path) -> None:
+    scan = {"name": "plateau", "candidates": [1, 5], "group": 5, "patience_epochs": 1}
+    dataset = pcr.open(split, scan=scan, label="number", transform=random_crop)
+    loader = open_loader(dataset, probe=lambda wanted: dict.fromkeys(wanted.candidates, math.nan))
+    with pytest.raises(LoaderError, match=r"wanted a finite score for every scan group, and got \{1: nan"):
+        for _ in range(5):
+            for _ in loader:
+                loader.observe(loss=1.0)
 
 
 def test_a_probe_that_nobody_answers(open_loader: Open) -> None:

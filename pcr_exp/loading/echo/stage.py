@@ -12,18 +12,15 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from pcr_exp.config.related_methods import EchoConfig, num_echoed
 from pcr_exp.errors import ConfigError
+from pcr_exp.loading.lanes import Ints
 from pcr_exp.loading.stage import Stage, StageInputs
 from pcr_exp.system.randomness import Purpose, stream
 
 if TYPE_CHECKING:
     from pcr_exp.loading.stream import LoaderStats
-
-
-Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
