@@ -190,11 +190,19 @@ class Committed:
         return numerics_words(numerics_of(self.root, file) for file in self.files)
 
     def hardware(self, file: str) -> str:
-        """What a file was measured on: by its own column, the JSON file beside it, or made_by.yaml.
+        """What `file` and the tables in `files` were measured on, as far as they say it.
 
         Raises:
-            RunError: none of them says it.
+            RunError: none of them does.
         """
+        read = dict.fromkeys([file, *(one for one in self.files if one.endswith(".csv"))])
+        said = dict.fromkeys(part for one in read for part in self._hardware_of(one).split(" / ") if part)
+        if said:
+            return " / ".join(said)
+        raise RunError(f"{self.root / file}: no column, JSON file or made_by.yaml says on what hardware.")
+
+    def _hardware_of(self, file: str) -> str:
+        """By its own column, the JSON file beside it, or made_by.yaml; empty if none says it."""
         table: pd.DataFrame = self._read(file)
         if "hardware" in table:
             return all_hardware(table)
@@ -203,6 +211,4 @@ class Committed:
             meta: dict[str, Any] = json.loads(path.read_text())
             if "cpu" in meta:
                 return f"{meta.get('gpu') or meta['cpu']}, {meta['num_cores']} cores"
-        if said := hardware_of(folder):
-            return said
-        raise RunError(f"{self.root / file}: no column, JSON file or made_by.yaml says on what hardware.")
+        return hardware_of(folder) or ""

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from math import inf
+from math import inf, nan
 
 import numpy as np
 import pandas as pd
 
 from experiments.claims.committed import (
     BOOTSTRAP,
+    NONE,
     OVER_REPEATS,
     Committed,
     Measured,
@@ -28,8 +29,8 @@ from experiments.claims.verdict import at_least, half_the_gain
 from experiments.combined.page import OFF, combined_frame
 from experiments.echoing.frame import echo_frame
 from experiments.threelc.frame import BesideFloats, beside_floats, gradient_frame, published
+from pcr_exp.analysis.reporting_rules import may_say_speedup
 from pcr_exp.analysis.statistics import by_repeat, paired_ratios
-from pcr_exp.config.scan_scripts import NUM_GROUPS
 from pcr_exp.system import MIB
 
 _REDUCED = {
@@ -135,11 +136,9 @@ def copies_over_records(committed: Committed, file: str) -> list[Measured]:
 
 
 def encode_time_over_tfrecord(committed: Committed, file: str) -> list[Measured]:
-    """Seconds to write progressive records over those to write TFRecords; a row of each per repeat."""
-    ours, theirs = (
-        committed.rows(file, f"format == '{name}'")["build_s"] for name in ("records", "tfrecord")
-    )
-    return [mean_of("", ours.to_numpy() / theirs.to_numpy())]
+    """Seconds to write records in both encodings over those to write TFRecords, by repeat."""
+    took_s = committed.rows(file).pivot(index="repeat", columns="format", values="build_s")
+    return [mean_of("", took_s["records"] / took_s["tfrecord"])]
 
 
 def decode_time_over_original(committed: Committed, file: str, *, decoder: str) -> list[Measured]:
@@ -186,22 +185,6 @@ def loss_at_an_ms_ssim(committed: Committed, _: str, *, at_least: float) -> list
     return found
 
 
-def loss_at_a_policys_choice(committed: Committed, file: str, *, policy: str, dataset: str) -> list[Measured]:
-    """`of_groups` at the group that a policy's runs ended with; 0 at group 10, which has the same pixels."""
-    runs = committed.runs(file.rpartition("/")[0]).to_dict("records")
-    ends = [run["rows"][-1]["scan_group"] for run in runs if run["config"]["scan"]["name"] == policy]
-    trained = f"{_REDUCED[dataset][1]}/summary.csv"
-    return [
-        each
-        for group in sorted(set(ends))
-        for each in (
-            [exactly(f"chose group {group}", 0.0, ends.count(group))]
-            if group == NUM_GROUPS
-            else of_groups(committed, trained, groups=[int(group)])
-        )
-    ]
-
-
 def time_to_accuracy_at_group_5(committed: Committed, file: str) -> list[Measured]:
     """Times as soon at the target as baseline, projected, where storage and not compute limits group 5.
 
@@ -217,7 +200,7 @@ def time_to_accuracy_at_group_5(committed: Committed, file: str) -> list[Measure
             low=float(row["speedup_low"]),
             high=float(row["speedup_high"]),
             n=int(row["n"]),
-            interval=OVER_REPEATS,
+            interval=NONE if pd.isna(row["speedup_low"]) else OVER_REPEATS,
             freedom=int(row["n"]) - 1,
         )
         for row in limited.to_dict("records")
@@ -225,17 +208,19 @@ def time_to_accuracy_at_group_5(committed: Committed, file: str) -> list[Measure
 
 
 def coarse_loses_less(committed: Committed, file: str) -> list[Measured]:
-    """Points that cars by model lose at group 1 more than coarser labels do, used at full fidelity.
+    """What cars by model lose at group 1 more than coarser labels do, used at full fidelity.
 
-    The interval is the widest that the 95 % intervals of the two losses allow.
+    In % of each label's score above its chance level. The interval is the widest that the 95 % intervals of
+    the two losses allow.
     """
     query = "train_group == 1 and deployment == 'full'"
     fine = committed.row(file, query)
     found = []
     for task, words in (("cars_make", "make"), ("cars_is_corvette", "Corvette or not")):
         coarse = committed.row(f"tolerance/{task}/answers.csv", query)
+        of_all = [row["lost_share"] / row["loss"] for row in (fine, coarse)]
         value, low, high = (
-            100 * float(fine[of_fine] - coarse[of_coarse])
+            100 * float(of_all[0] * fine[of_fine] - of_all[1] * coarse[of_coarse])
             for of_fine, of_coarse in (("loss", "loss"), ("loss_low", "loss_high"), ("loss_high", "loss_low"))
         )
         found.append(Measured(words, value, low, high, int(fine["n"]), BOOTSTRAP, inf))
@@ -299,7 +284,7 @@ def cost_of_free_repeats(committed: Committed, file: str) -> list[Measured]:
 def speedup_where_the_network_limits(committed: Committed, file: str) -> list[Measured]:
     """Times as fast by echo alone as without, of one seed, where sending gradients limits."""
     runs = _by_combination(committed, file, "processes == 2")
-    return [mean_of("", paired_ratios(runs[OFF], runs["echo 2x"], "seconds"))]
+    return [_times_as_fast("", runs[OFF], runs["echo 2x"], "seconds")]
 
 
 def _by_combination(committed: Committed, file: str, query: str = "") -> dict[str, pd.DataFrame]:
@@ -307,6 +292,11 @@ def _by_combination(committed: Committed, file: str, query: str = "") -> dict[st
     frame = combined_frame(committed.runs(file.rpartition("/")[0]))
     chosen = frame.query(query) if query else frame
     return {str(name): runs for name, runs in chosen.groupby("combination")}
+
+
+def _times_as_fast(case: str, over: pd.DataFrame, under: pd.DataFrame, measure: str) -> Measured:
+    """NaN where no speed-up may be said of these runs."""
+    return mean_of(case, [nan] if may_say_speedup(over, under) else paired_ratios(over, under, measure))
 
 
 def _codecs(committed: Committed, file: str, alike: str, chosen: str) -> Iterator[BesideFloats]:
@@ -333,7 +323,7 @@ def speedups_at_10_mbit(committed: Committed, file: str, *, designs: str) -> lis
     """Times as fast as floats of the same seed at 10 Mbit/s, beside the published number of each."""
     return [
         _as_published(
-            mean_of(row["case"], paired_ratios(runs, floats, "images_per_s")),
+            _times_as_fast(row["case"], runs, floats, "images_per_s"),
             published(row.to_dict()).speedup_at_10_mbit,
         )
         for row, runs, floats in _codecs(committed, file, f"{_LINK} == 10", DESIGNS[designs])
@@ -343,7 +333,7 @@ def speedups_at_10_mbit(committed: Committed, file: str, *, designs: str) -> lis
 def speedups_at_1_gbit(committed: Committed, file: str) -> list[Measured]:
     """Times as fast as floats of the same seed at 1 Gbit/s, at every s."""
     return [
-        mean_of(_s(row), paired_ratios(runs, floats, "images_per_s"))
+        _times_as_fast(_s(row), runs, floats, "images_per_s")
         for row, runs, floats in _codecs(committed, file, f"{_LINK} == 1000", DESIGNS["threelc"])
     ]
 
@@ -354,7 +344,7 @@ def speedup_over_the_best_other(committed: Committed, file: str) -> list[Measure
     ((_, ours, _),) = at_10(f"{DESIGNS['threelc']} and sparsity == 1")
     others = [runs for _, runs, _ in at_10(DESIGNS["others"])]
     fastest = max(others, key=lambda runs: by_repeat(runs)["images_per_s"].mean())
-    return [mean_of("", paired_ratios(ours, fastest, "images_per_s"))]
+    return [_times_as_fast("", ours, fastest, "images_per_s")]
 
 
 def ratio_without_zero_runs(committed: Committed, file: str) -> list[Measured]:

@@ -88,9 +88,9 @@ def combined_summary(frame: pd.DataFrame) -> pd.DataFrame:
 
     Columns: PANEL_KEYS, METHODS, combination, `n`, hardware, what guessing reaches, why no seconds;
     `<measure>_mean`, `_min` and `_max` for each of MEASURES. Beside the runs with all off, NaN if there are
-    none: `<place>_share` for each of PLACES, its mean over theirs; `difference_*`, the last score less theirs
-    of the same seed; `speedup`, their seconds over its, a mean over the seeds of both, with `speedup_min` and
-    `_max`, NaN where it may not be said.
+    none or those of several settings: `<place>_share` for each of PLACES, its mean over theirs;
+    `difference_*`, the last score less theirs of the same seed; `speedup`, their seconds over its, a mean
+    over the seeds of both, with `speedup_min` and `_max`, NaN where it may not be said.
     """
     rows = []
     for _, group, of_panel in per_setting(frame, PANEL_KEYS):
@@ -102,7 +102,8 @@ def combined_summary(frame: pd.DataFrame) -> pd.DataFrame:
             for _, runs in of_panel.groupby(["combination", "variant"], sort=True)
         ]
         nobody: tuple[None, pd.DataFrame] = (None, of_panel.iloc[:0])
-        off, of_off = next((found for found in combinations if found[0]["combination"] == OFF), nobody)
+        all_off = [found for found in combinations if found[0]["combination"] == OFF]
+        off, of_off = all_off[0] if len(all_off) == 1 else nobody
         for row, runs in sorted(combinations, key=lambda found: _order(found[0])):
             shares = {f"{place}_share": _share(row, off, measure) for place, measure in PLACES.items()}
             difference = paired_difference(runs, nobody[1] if row is off else of_off, "final_score")

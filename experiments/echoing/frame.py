@@ -10,7 +10,7 @@ import pandas as pd
 
 from experiments.results.methods import over_seeds, page_frame
 from pcr_exp.analysis.frame import GROUP_KEYS
-from pcr_exp.analysis.statistics import paired_difference
+from pcr_exp.analysis.statistics import distinct_seeds, paired_difference
 from pcr_exp.config.related_methods import EchoConfig
 
 BASELINE = "baseline"
@@ -83,16 +83,17 @@ def _difference(
     return paired_difference(runs, nobody if reference is runs else reference, "final_score")
 
 
-def _merit(rate: Mapping[str, Any], by: str) -> tuple[float, float]:
+def _merit(rate: Mapping[str, Any], by: str) -> tuple[float, ...]:
     if by == "final_score":
-        return rate["final_score_mean"], 0.0
+        return (rate["final_score_mean"],)
     mean = rate["fresh_to_target_mean"]
-    return rate["num_reached"], rate["final_score_mean"] if pd.isna(mean) else -mean
+    is_known = bool(pd.notna(mean))
+    return rate["num_reached"], is_known, -mean if is_known else rate["final_score_mean"]
 
 
 def _series(runs: pd.DataFrame) -> dict[str, Any]:
     row = over_seeds(runs, _SAME, MEASURES, TIMES)
-    reached = runs.drop_duplicates("seed")["fresh_to_target"].notna()
+    reached = distinct_seeds(runs)["fresh_to_target"].notna()
     return row | {"num_reached": int(reached.sum())}
 
 

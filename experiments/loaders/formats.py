@@ -19,6 +19,7 @@ from experiments.loaders.process import LoaderProcess
 from pcr_exp.config.dataset import DatasetConfig
 from pcr_exp.datasets.sample import Dataset, open_dataset
 from pcr_exp.errors import ConfigError
+from pcr_exp.measuring.quality import spread_evenly
 from pcr_exp.records.encode import Progress, encode_split
 from pcr_exp.records.fingerprint import file_size, fingerprint
 from pcr_exp.records.markers import read_rejected
@@ -229,10 +230,10 @@ def _together(files: Built, copies: Sequence[Built]) -> Built:
 def quality_for(images: Sequence[SourceImage], mean_bytes: float) -> int:
     """The JPEG quality (1..95) whose copies come nearest to `mean_bytes` from below; else 1.
 
-    SeenFiles for on 32 images, spread evenly.
+    Looked for on 32 images, spread evenly.
     """
-    step = max(1, len(images) // _SAMPLE_IMAGES)
-    sample = [Path(image.path).read_bytes() for image in images[::step]][:_SAMPLE_IMAGES]
+    places = spread_evenly(len(images), min(_SAMPLE_IMAGES, len(images)))
+    sample = [Path(images[place].path).read_bytes() for place in places]
     low, high = LOWEST_QUALITY, HIGHEST_QUALITY
     while low < high:
         middle = (low + high + 1) // 2

@@ -54,9 +54,7 @@ def equal_bytes_table(frame: pd.DataFrame) -> pd.DataFrame:
         share = panel.groupby("way")["read_bytes"].transform("mean") / whole["read_bytes"].mean()
         panel = panel.assign(bytes_share=share, budget=share.map(_budget))
         panel.loc[panel["run_id"].isin(whole["run_id"]), "budget"] = 1.0
-        differences = with_intervals(
-            panel.assign(scan_level=panel["scan"], scan=panel["way"]), whole, "score"
-        )
+        differences = with_intervals(panel.assign(scan=panel["way"]), whole, "score")
         shared = dict(zip(PANEL_KEYS, group, strict=True))
         found = [
             shared | _row(alike) | differences[way]

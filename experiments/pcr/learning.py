@@ -47,6 +47,9 @@ MARGIN = 0.02
 
 GROUP_COLUMNS = ["dataset", "label", "model", "image_size_px"]
 
+_SEARCH = [*GROUP_COLUMNS, "headline", "epochs"]
+"""Columns that runs share which are one search."""
+
 TUNED_COLUMNS = ["learning_rate", "crop_scale_min"]
 
 FAIR_COLUMNS = [
@@ -65,14 +68,14 @@ def fair_baseline_table(runs: pd.DataFrame) -> pd.DataFrame:
     found = [_row(run) for run in runs.to_dict("records") if _is_search(run)]
     if not found:
         return pd.DataFrame(columns=FAIR_COLUMNS)
-    by_setting = pd.DataFrame(found).groupby([*GROUP_COLUMNS, *TUNED_COLUMNS], sort=True)
-    same = dict.fromkeys(("num_tune", "epochs", "headline", "git_sha"), "first")
+    by_setting = pd.DataFrame(found).groupby([*_SEARCH, *TUNED_COLUMNS], sort=True)
+    same = dict.fromkeys(("num_tune", "git_sha"), "first")
     means = dict.fromkeys(("final_score", "final_loss", "train_loss"), "mean")
     table = by_setting.agg({"seed": "nunique", **same, **means}).reset_index().rename(columns={"seed": "n"})
     best_first = table.sort_values(["final_score", "final_loss"], ascending=[False, True])
-    best = best_first.groupby(GROUP_COLUMNS).head(1).index
+    best = best_first.groupby(_SEARCH).head(1).index
     table["chosen"] = table.index.isin(best)
-    target = table.groupby(GROUP_COLUMNS)["final_score"].transform("max") - MARGIN
+    target = table.groupby(_SEARCH)["final_score"].transform("max") - MARGIN
     return table.assign(target_score=target.round(4))[FAIR_COLUMNS]
 
 
@@ -86,8 +89,8 @@ def write_fair_baseline(output: Output) -> None:
 def fair_baseline_to_markdown(table: pd.DataFrame) -> str:
     """A table per dataset, label, model and input size; the chosen setting is bold."""
     parts = []
-    for keys, rows in table.groupby(GROUP_COLUMNS, sort=True):
-        dataset, label, model, size_px = keys
+    for keys, rows in table.groupby(_SEARCH, sort=True):
+        dataset, label, model, size_px, _, _ = keys
         first = rows.iloc[0]
         columns = {
             "learning rate": lambda row: _bold(f"{row['learning_rate']:g}", row),

@@ -29,6 +29,7 @@ from pcr_exp.analysis.reporting_rules import (
     distinct,
     may_say_time_to,
 )
+from pcr_exp.analysis.statistics import repeat_of
 from pcr_exp.errors import RunError
 from pcr_exp.system import MIB
 from pcr_exp.training.task import headline_called
@@ -113,7 +114,7 @@ def read_targets(root: str | Path) -> dict[tuple[Any, ...], tuple[str, float]]:
             raise RunError(
                 f"{path} has no column of targets: wanted a table as experiments.figures makes it."
             )
-        for row in table.drop_duplicates(GROUP_COLUMNS).to_dict("records"):
+        for row in table.drop_duplicates([*GROUP_COLUMNS, column]).to_dict("records"):
             key = tuple(row[name] for name in GROUP_COLUMNS)
             target = (str(row.get("headline", column.removeprefix("target_"))), float(row[column]))
             if found.setdefault(key, target) != target:
@@ -171,13 +172,14 @@ class _Level:
         free = self.timed[self.timed["bandwidth_mib_per_s"].isna() & (self.timed["exclusive"] == True)]  # noqa: E712
         return math.exp(log_mean(_images_per_s(free)).mean) if len(free) else NAN
 
-    def epochs(self, target: float) -> dict[int, float]:
-        """By seed, the epochs to the target; NaN where it was not reached."""
+    def epochs(self, target: float) -> dict[tuple[Any, ...], float]:
+        """By seed (and fold), the epochs to the target; NaN where it was not reached."""
+        repeats = self.learned[repeat_of(self.learned)].itertuples(index=False, name=None)
         reached = {
-            seed: first_reached(rows, target)
-            for seed, rows in zip(self.learned["seed"], self.learned["rows"], strict=True)
+            repeat: first_reached(rows, target)
+            for repeat, rows in zip(repeats, self.learned["rows"], strict=True)
         }
-        return {seed: NAN if row is None else float(row["epoch"]) for seed, row in reached.items()}
+        return {repeat: NAN if row is None else float(row["epoch"]) for repeat, row in reached.items()}
 
 
 def _row(
@@ -216,7 +218,7 @@ def _row(
         "hardware": all_hardware(shorts),
     }
     if not row["no_time"]:
-        row |= _with_interval("time_s", log_mean(epochs.values()).times(log_mean(seconds)))
+        row |= _with_interval("time_s", log_mean(epochs.values()), log_mean(seconds))
         row |= _speedups(level, baseline, bandwidth, target, headline)
     return row
 
@@ -236,7 +238,7 @@ def _speedups(
         return {}
     fewer = log_mean(paired)
     faster = log_mean(_epoch_s(theirs)).times(log_mean(_epoch_s(level.at(bandwidth))), -1)
-    found = _with_interval("speedup", fewer.times(faster))
+    found = _with_interval("speedup", fewer, faster)
     rates = [
         modelled_images_per_s(
             which.free_images_per_s, bandwidth, which.at(bandwidth)["mean_image_bytes"].iloc[0]
@@ -303,5 +305,8 @@ def _epoch_s(runs: pd.DataFrame) -> list[float]:
     return list(runs["num_train"] / _images_per_s(runs))
 
 
-def _with_interval(name: str, estimate: LogMean) -> dict[str, float]:
-    return dict(zip((name, f"{name}_low", f"{name}_high"), estimate.interval, strict=True))
+def _with_interval(name: str, epochs: LogMean, seconds: LogMean) -> dict[str, float]:
+    """NaN ends of one seed alone, however often it was timed: what other seeds would take is not known."""
+    middle, low, high = epochs.times(seconds).interval
+    ends = (low, high) if epochs.parts else (NAN, NAN)
+    return dict(zip((name, f"{name}_low", f"{name}_high"), (middle, *ends), strict=True))

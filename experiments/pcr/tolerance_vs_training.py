@@ -121,7 +121,11 @@ def correlations(rows: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
             part["lost_freedom"].to_numpy(), shape
         )
         low, high = np.quantile(_spearman(drawn_foretold, drawn_lost), [1 - _UPPER, _UPPER])
-        tasks = [task for _, task in part.groupby(TASK) if len(task) > 1]
+        within = [
+            stats.spearmanr(task["foretold"], task["lost"]).statistic
+            for _, task in part.groupby(TASK)
+            if len(task) > 1
+        ]
         found.append(
             {
                 "deployment": deployment,
@@ -130,7 +134,7 @@ def correlations(rows: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
                 "rank_correlation": stats.spearmanr(foretold_points, lost).statistic,
                 "low": low,
                 "high": high,
-                "within": min(stats.spearmanr(task["foretold"], task["lost"]).statistic for task in tasks),
+                "within": min(within, default=np.nan),
                 "mean_error": np.abs(foretold_points - lost).mean(),
                 "above": (lost > foretold_points).mean(),
             }

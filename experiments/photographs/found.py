@@ -184,7 +184,7 @@ def _numbers(found: Found) -> dict[str, Any]:
     merged = sum(len(paths) - 1 for paths in origin.duplicates)
     numbers: dict[str, Any] = {
         "files": origin.num_files,
-        "unique": len({image.sha256 for image in images}) + removed // 2,
+        "unique": len({image.sha256 for image in images}) + len(origin.contradictions),
         "classes": len(counts),
         "smallest_class": min(counts.values()),
         "largest_class": max(counts.values()),

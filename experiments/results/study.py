@@ -146,11 +146,15 @@ def save_rows(rows: Sequence[Row], path: Path) -> None:
     print(to_markdown(frame))
     if path.exists():
         earlier, case = pd.read_csv(path), case_columns(frame)
-        measured = set(frame[case].itertuples(index=False, name=None))
-        kept = [row not in measured for row in earlier[case].itertuples(index=False, name=None)]
-        frame = pd.concat([earlier[kept], frame])
+        frame = pd.concat([earlier[~_lines(earlier[case]).isin(_lines(frame[case]))], frame])
     path.parent.mkdir(parents=True, exist_ok=True)
     frame.to_csv(path, index=False, float_format="%.6g")
+
+
+def _lines(cases: pd.DataFrame) -> pd.Series:
+    """Each case as a file has it, with its digits."""
+    text = cases.to_csv(index=False, header=False, float_format="%.6g")
+    return pd.Series(text.splitlines(), index=cases.index)
 
 
 def add_missing(

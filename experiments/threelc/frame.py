@@ -16,7 +16,7 @@ import pandas as pd
 from experiments.results.methods import over_seeds, page_frame
 from pcr_exp.analysis.frame import seconds_of
 from pcr_exp.analysis.runs import evaluations_at
-from pcr_exp.analysis.statistics import paired_difference, paired_ratio
+from pcr_exp.analysis.statistics import distinct_seeds, paired_difference, paired_ratio
 from pcr_exp.config.related_methods import GradientsConfig
 from pcr_exp.runs.rows import Row
 
@@ -97,7 +97,7 @@ def gradient_table(frame: pd.DataFrame) -> pd.DataFrame:
             # A sweep over what a codec does not have gives equal runs: each seed counts once.
             row = {**dict(zip(alike, shared, strict=True)), "codec": codec}
             row |= over_seeds(runs, _SAME, MEASURES, TIMES)
-            row["num_reached"] = int(runs.drop_duplicates("seed")["epochs_to_target"].notna().sum())
+            row["num_reached"] = int(distinct_seeds(runs)["epochs_to_target"].notna().sum())
             against = reference.iloc[:0] if codec == REFERENCE else reference
             row |= paired_difference(runs, against, "final_score")
             rows.append(row | paired_ratio(runs, reference, "images_per_s"))

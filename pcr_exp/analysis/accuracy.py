@@ -25,7 +25,7 @@ from pcr_exp.analysis.figure import (
 )
 from pcr_exp.analysis.frame import GROUP_KEYS, per_setting, seconds_of
 from pcr_exp.analysis.marks import chance_lines
-from pcr_exp.analysis.statistics import half_width
+from pcr_exp.analysis.statistics import half_width, repeat_of
 from pcr_exp.analysis.style import ScanLevel, names_of, scan_levels, style
 from pcr_exp.analysis.summary import one_run_per_seed
 from pcr_exp.analysis.tables import kilobytes, with_unit
@@ -201,7 +201,7 @@ def _panels_by_key(curves: pd.DataFrame) -> Iterator[tuple[str, str, pd.DataFram
     *named, _ = GROUP_KEYS
     timed = curves if "timing" in curves else curves.assign(timing="")
     for title, group, rows in per_setting(timed, [*GROUP_KEYS, "timing"]):
-        num_seeds = rows.groupby("scan")["seed"].nunique()
+        num_seeds = rows.drop_duplicates(["scan", *repeat_of(rows)]).groupby("scan").size()
         low, high = num_seeds.min(), num_seeds.max()
         seeds = f"n = {low} seed{'s' if low != 1 else ''}" if low == high else f"n = {low} to {high} seeds"
         facts = [f"storage {group['storage']}", f"{seeds} per scan level"]

@@ -220,7 +220,7 @@ def matrix_table(table: pd.DataFrame, headline: str) -> pd.DataFrame:
     """MATRIX_COLUMNS: the headline by the level that was trained at and the level of the test, over seeds."""
     rows = []
     for keys, runs in table.groupby(["trained_on", *LEVEL_COLUMNS], sort=True):
-        seeds = runs.drop_duplicates("seed")[headline]
+        seeds = runs[headline]  # a row for each network
         row = dict(zip(["trained_on", *LEVEL_COLUMNS], keys, strict=True))
         numbers = {"score": seeds.mean(), "score_min": seeds.min(), "score_max": seeds.max()}
         rows.append({**row, "n_seeds": len(seeds), **numbers})

@@ -76,7 +76,7 @@ def front_table(frame: pd.DataFrame) -> pd.DataFrame:
     if found.empty:
         return pd.DataFrame(columns=FRONT_COLUMNS)
     parts = []
-    for _, task in found.groupby(FRONT_KEYS, sort=True):
+    for _, task in found.groupby([*FRONT_KEYS, "headline"], sort=True):
         if not task["group"].isna().any() or task["recipe"].nunique() < 2:
             continue
         by_recipe = task.groupby(["recipe", "setting", "tested_at"], sort=True)
@@ -99,7 +99,7 @@ def draw_front(table: pd.DataFrame) -> Figure:
     """
     groups = [
         (title, tested_at, rows[rows["tested_at"] == tested_at])
-        for title, _, rows in per_setting(table, FRONT_KEYS)
+        for title, _, rows in per_setting(table, [*FRONT_KEYS, "headline"])
         for tested_at in TESTED_AT
         if (rows["tested_at"] == tested_at).any()
     ]

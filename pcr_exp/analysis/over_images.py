@@ -75,7 +75,7 @@ def _of_repeats(rows: pd.DataFrame, repeats: pd.DataFrame) -> pd.DataFrame | Non
     if not repeats.index.isin(own.index).all():
         return None
     own = own.loc[repeats.index]
-    return None if own["run_id"].equals(repeats["run_id"]) and len(rows) == len(repeats) else own
+    return None if own["run_id"].equals(repeats["run_id"]) else own
 
 
 def _images(levels: Sequence[tuple[pd.DataFrame, str]]) -> tuple[ImageVariance, str] | None:

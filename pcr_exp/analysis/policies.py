@@ -62,9 +62,11 @@ def policy_trace(rows: Sequence[Row], threshold: float | None = None) -> pd.Data
 def saved_by(rows: Sequence[Row]) -> tuple[float, float]:
     """Bytes of all scans of a run's images that it did not read, and their share. Probes count as read."""
     last = rows[-1]
-    full_bytes = last["full_bytes"]
+    full_bytes = last.get("full_bytes")
+    if not full_bytes:
+        return NAN, NAN  # a run from before it was counted
     saved = full_bytes - last["record_bytes"] - last["probe_bytes"]
-    return saved, saved / full_bytes if full_bytes else NAN
+    return saved, saved / full_bytes
 
 
 def _threshold_of(decision: Row, threshold: float | None) -> float:
@@ -184,9 +186,7 @@ def _draw_scores(ax: Axes, scored: pd.DataFrame, script: str, end_s: float) -> N
 def write_traces(output: Output) -> None:
     """Draw what each policy's run decided, as `traces/<policy>_s<seed>.{pdf,png,csv}`.
 
-    Runs of one policy and seed in several settings have the setting's run id as their name. What all scans of
-    an image take is known of newer runs; for others it is taken from a run of the last scan group on the same
-    records, if there is one.
+    Runs of one policy and seed in several settings have their run ids as names.
     """
     frame = output.frame
     with_policy = frame[[has_policy(config) for config in frame["config"]]]

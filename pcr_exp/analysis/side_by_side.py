@@ -23,7 +23,7 @@ from pcr_exp.analysis.figure import (
 from pcr_exp.analysis.frame import GROUP_KEYS, seconds_of
 from pcr_exp.analysis.marks import upright_chance_lines
 from pcr_exp.analysis.primary_metric import metric_of
-from pcr_exp.analysis.statistics import distinct_seeds, half_width
+from pcr_exp.analysis.statistics import distinct_seeds, half_width, repeat_of
 from pcr_exp.analysis.style import MUTED, ScanLevel, names_of, scan_levels, style
 from pcr_exp.system import MIB
 
@@ -49,7 +49,7 @@ def with_totals(runs: pd.DataFrame) -> pd.DataFrame:
     that training and probes read. `difference_points`: the final score less the baseline's of the same seed
     and setting; NaN where there is none.
     """
-    keys = [*GROUP_KEYS, "seed"]
+    keys = [*GROUP_KEYS, *repeat_of(runs)]
     baselines = runs[runs["encoding"] == "baseline"].drop_duplicates(keys).set_index(keys)["final_score"]
     theirs = runs[keys].join(baselines, on=keys)["final_score"]
     return runs.assign(

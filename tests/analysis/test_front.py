@@ -134,3 +134,9 @@ def test_it_is_written_where_a_policy_was_trained_beside_something_else(root: Pa
     alone = [run for run in runs if run.config["scan"]["name"] == "schedule"]
     for nothing_beside in (static, alone, []):
         assert written(write_front, run_frame(nothing_beside), tmp_path) == ([], [])
+
+
+def test_scores_of_different_metrics_are_not_ranked_together(root: Path) -> None:
+    frame = run_frame(read_runs(root))
+    frame.loc[frame["scan"] == "group_5", "headline"] = "balanced_accuracy"
+    assert "group_5" not in set(front_table(frame)["recipe"])

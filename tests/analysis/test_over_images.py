@@ -165,6 +165,8 @@ def test_the_folds_of_a_task_are_rows_of_one_table(tmp_path: Path, make_run: Mak
     assert summary.loc["group_1", "difference_n"] == 5
     assert summary.loc["group_1", "difference_mean"] == pytest.approx(-0.1)
     assert pd.read_csv(out / "runs.csv")["fold"].nunique() == 5
+    beside = pd.read_csv(out / "side_by_side.csv").query("scan == 'group_1'")
+    assert beside["difference_points"].tolist() == pytest.approx([-10] * 5), "to the baseline of its fold"
 
 
 def _of_fold(folder: Path, fold: int) -> None:
@@ -177,3 +179,11 @@ def _of_fold(folder: Path, fold: int) -> None:
         assert f"  {key}: null" in config
         config = config.replace(f"  {key}: null", f"  {key}: {value}")
     (folder / "config.yaml").write_text(config.replace(f"\nseed: {fold}\n", "\nseed: 0\n"))
+
+
+def test_a_baseline_that_ran_twice_is_no_level() -> None:
+    runs, said_of = frame(SCORES), kept(lambda _: range(NUM_IMAGES))
+    again = runs[runs["encoding"] == "baseline"].assign(run_id=lambda rows: rows["run_id"] + "-again")
+    more = {f"{name}-again": one for name, one in said_of.items() if name.startswith("baseline")}
+    twice = found_with(said_of | more, pd.concat([runs, again]))
+    assert twice["group_1"] == pytest.approx(found_with(said_of, runs)["group_1"])

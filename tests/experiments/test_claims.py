@@ -207,12 +207,41 @@ def test_a_choice_is_judged_by_static_runs_at_the_group(tmp_path: Path) -> None:
     assert {(each.case, each.value) for each in found} == {
         (f"{dataset}, group 5", -2) for dataset in ("cars", "celebahq", "imagenet")
     }
-    of_policy = partial(
-        measures.loss_at_a_policys_choice, Committed(RESULTS), "buying_back/cars/summary.csv", dataset="cars"
-    )
-    (kept,), (lost,) = of_policy(policy="cosine"), of_policy(policy="mssim")
-    assert (kept.case, kept.value, kept.high) == ("chose group 10", 0, 0)
-    assert lost.case == "group 5" and lost.low < lost.value < 0
+
+
+def test_a_policy_s_one_run_has_no_interval(tmp_path: Path) -> None:
+    head = "scan,difference_mean,difference_ci95,difference_n,difference_freedom,difference_interval"
+    write(tmp_path / "a.csv", f"{head}\ncosine,0,,1,,\n")
+    (found,) = measures.difference_of_policy(Committed(tmp_path), "a.csv", scan="cosine")
+    assert found.value == 0 and math.isnan(found.low) and found.n == 1
+
+
+def test_labels_are_compared_by_what_there_is_to_lose() -> None:
+    """Makes lose fewer points than models, of a score that is nearer to chance: a larger share."""
+    found = measures.coarse_loses_less(COMMITTED, "tolerance/cars_model/answers.csv")
+    of_make = next(each for each in found if each.case == "make")
+    assert of_make.low < of_make.value < 0
+
+
+def test_errors_of_1_percent_are_judged_by_errors_of_1_percent() -> None:
+    claim = next(each for each in CLAIMS if each.name == "errors of a share of the momentum")
+    assert claim.measure is not None
+    assert [each.case for each in claim.measure(COMMITTED, claim.file)] == ["0.01"]
+
+
+def test_encoding_is_compared_by_repeat(tmp_path: Path) -> None:
+    rows = ["records,0,3", "records,1,8", "tfrecord,1,2", "tfrecord,0,1"]
+    write(tmp_path / "a.csv", "format,repeat,build_s\n" + "\n".join(rows) + "\n")
+    (found,) = measures.encode_time_over_tfrecord(Committed(tmp_path), "a.csv")
+    assert found.value == 3.5
+
+
+def test_the_hardware_of_every_table_that_was_read_is_named(tmp_path: Path) -> None:
+    write(tmp_path / "a.csv", "x,hardware\n1,CPU\n")
+    write(tmp_path / "b.csv", "x,hardware\n1,GPU\n")
+    committed = Committed(tmp_path)
+    committed.rows("b.csv")
+    assert committed.hardware("a.csv") == "CPU / GPU"
 
 
 def test_time_to_accuracy_is_of_storage_that_limits_and_of_targets_that_all_reached(tmp_path: Path) -> None:

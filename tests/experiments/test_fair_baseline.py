@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 from made_runs import written
 
@@ -49,3 +50,10 @@ def test_the_page_marks_what_was_chosen(tmp_path: Path, make_run: Any) -> None:
     text = page.read_text()
     assert "| **0.03** | **0.08** | 1 | **80.0%** | 0.600 |" in text and "target: 78.0%" in text
     assert "final_top1" in csv.read_text().splitlines()[0]
+
+
+def test_searches_by_different_metrics_or_epochs_choose_for_themselves(tmp_path: Path, make_run: Any) -> None:
+    make_search(tmp_path, make_run)
+    runs = run_frame(read_runs(tmp_path))
+    both = fair_baseline_table(pd.concat([runs, runs.assign(headline="balanced_accuracy")]))
+    assert len(both) == 8 and both.groupby("headline")["chosen"].sum().tolist() == [1, 1]

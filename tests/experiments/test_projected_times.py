@@ -245,3 +245,15 @@ def test_there_is_no_figure_of_baseline_alone(roots: tuple[Path, Path], tmp_path
 
 def test_seconds_for_people() -> None:
     assert [minutes(seconds) for seconds in (45, 738, 12_240)] == ["45 s", "12.3 min", "3.4 h"]
+
+
+def test_one_seed_has_no_interval_however_often_it_was_timed(tmp_path: Path, make_run: MakeRun) -> None:
+    roots = tmp_path / "learned", tmp_path / "timed"
+    for scan, epoch_s in (("baseline", 40.0), ("group_1", 5.0)):
+        learn(roots[0], make_run, scan, (0.3, 0.7, 0.7, 0.7))
+        for seed in (0, 1):
+            short(roots[1], make_run, scan, 1.0, epoch_s + seed, seed=seed)
+            short(roots[1], make_run, scan, None, 5.0, seed=seed)
+    ours = level(projected_times(*read(roots), TARGETS).query("bandwidth_mib_per_s == 1"), "group_1")
+    assert ours["speedup"] > 1 and ours["n_timed"] == 2
+    assert ours[["time_s_low", "time_s_high", "speedup_low", "speedup_high"]].isna().all()

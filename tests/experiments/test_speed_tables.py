@@ -54,6 +54,12 @@ def test_cases_measured_again_take_the_place_of_their_earlier_rows(tmp_path: Pat
     ]
 
 
+def test_cases_are_told_apart_by_the_digits_that_a_file_has(tmp_path: Path) -> None:
+    for speed in (1, 2):
+        save_rows([{"ratio": 110.5549712, "repeat": i, "speed": speed} for i in range(3)], tmp_path / "a.csv")
+    assert pd.read_csv(tmp_path / "a.csv")["speed"].tolist() == [2, 2, 2]
+
+
 def test_the_page_of_the_resize_filter_shows_the_table_of_its_rows() -> None:
     page = (RESULTS / "antialias" / "README.md").read_text()
     assert resize_filter.to_markdown(pd.read_csv(FEATURES)) in page
