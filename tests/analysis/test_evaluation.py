@@ -84,6 +84,12 @@ def test_the_matrix_is_a_mean_over_seeds() -> None:
     assert matrix.loc["baseline", "group_10"]["n_seeds"] == 1
 
 
+def test_the_matrix_counts_every_network_of_a_seed() -> None:
+    """Of folds and learning rates, too."""
+    table = level_table(pd.concat([scores("a", "group_1", 0), scores("b", "group_1", 0)]))
+    assert (matrix_table(table, "top1")["n_seeds"] == 2).all()
+
+
 @pytest.mark.parametrize("several", [False, True])
 def test_table_and_figures_follow_from_the_files(tmp_path: Path, several: bool) -> None:
     rows = (

@@ -63,6 +63,8 @@ def test_what_is_saved_is_of_the_whole_run_and_probes_are_paid() -> None:
     """A policy that decides once, before the first image, saves afterwards; so 0 is no answer."""
     rows = [decision(0, 2, {"2": 0.96}, "ms_ssim"), END]
     assert saved_by(rows) == (6000 - 1200 - 300, 0.75)
+    before = [{key: value for key, value in row.items() if key != "full_bytes"} for row in rows]
+    assert np.isnan(saved_by(before)).all(), "rows from before they were counted"
     assert policy_trace(rows)["run_saved_share"].tolist() == [0.75]
     (groups, _) = draw_policy_trace(policy_trace(rows), "mssim", end_s=15.5).axes
     assert "75% of all bytes saved, probes paid" in groups.texts[0].get_text().replace("\n", " ")

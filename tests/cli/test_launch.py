@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -20,7 +21,8 @@ from pcr_exp.cli.jobs import (
     read_outcomes,
     write_outcome,
 )
-from pcr_exp.cli.launch import launch, tell_sweep
+from pcr_exp.cli.launch import add_overrides, launch, tell_sweep
+from pcr_exp.cli.launchers import _started
 from pcr_exp.config.commands import FiguresConfig
 from pcr_exp.errors import RunError
 
@@ -115,3 +117,18 @@ def test_what_an_earlier_sweep_left_in_a_chosen_folder_is_not_this_ones(tmp_path
     assert read_outcomes(tmp_path) == []
     assert SweepFolder.begun == tmp_path
     assert (tmp_path / "job-notes.json").exists()
+
+
+def test_a_path_of_the_program_is_no_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["/data/user=me/train.py", "-m", "seed=1"])
+    add_overrides(["dry_run=true"])
+    assert sys.argv == ["/data/user=me/train.py", "-m", "dry_run=true", "seed=1"]
+
+
+def test_jobs_are_started_by_the_script_that_began_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a folder with a space in its name, too."""
+    monkeypatch.setattr(sys.modules["__main__"], "__spec__", None)
+    monkeypatch.setattr(sys, "argv", ["/my work/experiments/train.py"])
+    assert _started() == ["/my work/experiments/train.py"]
+    monkeypatch.setattr(sys, "argv", ["pcr-exp train"])
+    assert _started() == ["-m", "pcr_exp", "train"]

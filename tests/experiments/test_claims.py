@@ -473,3 +473,11 @@ def test_the_rule_is_said_with_its_words_and_numbers() -> None:
         f"{100 * DISTANCE:g} points",
     ]
     assert [number for number in numbers if number not in said] == []
+
+
+def test_runs_of_different_machines_have_no_speed_up() -> None:
+    runs = pd.DataFrame({"seed": [0, 1, 2], "images_per_s": [2.0, 4.0, 6.0], "timing_excluded_because": ""})
+    ours, theirs = runs.assign(timing="one"), runs.assign(timing="one", images_per_s=[1.0, 2.0, 3.0])
+    assert measures._times_as_fast("", ours, theirs, "images_per_s").value == 2
+    other = measures._times_as_fast("", ours, theirs.assign(timing="another"), "images_per_s")
+    assert math.isnan(other.value) and math.isnan(other.low)

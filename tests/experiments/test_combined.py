@@ -157,6 +157,9 @@ def test_one_run_alone_is_marked_in_table_and_figure(tmp_path: Path, make_run: M
 
 def test_without_all_off_there_is_nothing_to_take_shares_of(six: Path) -> None:
     frame = combined_frame(run_frame(read_runs(six)))
+    off = frame[frame["combination"] == "all off"]
+    several = combined_summary(pd.concat([frame, off.assign(variant="others", setting=off["setting"])]))
+    assert several["difference_mean"].isna().all(), "nobody says to which of two"
     summary = combined_summary(frame[frame["combination"] != "all off"])
     assert len(summary) == 5 and summary["storage_share"].isna().all()
     assert "| group 5 | 2 | 76.8 kB | 192 |" in combined_markdown(summary)

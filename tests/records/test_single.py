@@ -15,7 +15,7 @@ from records_storage import FolderStorage, MemoryStorage
 
 from pcr_exp.errors import RecordError
 from pcr_exp.records.reader import RecordSet
-from pcr_exp.records.single import SingleImages
+from pcr_exp.records.single import SingleImages, find_image
 
 
 @pytest.fixture(scope="module")
@@ -145,3 +145,12 @@ def test_the_cost_is_eight_bytes_for_each_image_and_group(files: dict[str, bytes
         (stated,) = struct.unpack_from("<Q", data, start + 48)
         assert stated == xxhash.xxh3_64_intdigest(data[start : start + 48] + data[start + 56 : end])
         start = end
+
+
+@pytest.mark.parametrize("encoding", ["pcr", "baseline"])
+def test_an_image_is_found_by_headers_alone(files: dict[str, bytes], encoding: str) -> None:
+    storage = MemoryStorage({name.removeprefix("out/"): data for name, data in files.items()})
+    records = RecordSet(storage, encoding)
+    wanted = SingleImages(records).header(1).ids[0]
+    records.read_prefix = None  # type: ignore[assignment,method-assign]
+    assert find_image(records, range(len(records.index.records)), wanted) == (1, 0)

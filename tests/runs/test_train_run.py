@@ -6,24 +6,27 @@ import os
 import re
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from pcr_exp.config.commands import TrainConfig
 from pcr_exp.config.training import ModelConfig
 from pcr_exp.errors import ConfigError, LoaderError, PcrExpError, RunError
 from pcr_exp.records.dataset_facts import DatasetFacts
 from pcr_exp.records.index import parse_index
-from pcr_exp.runs import train_run
+from pcr_exp.runs import session, train_run
+from pcr_exp.runs.data import open_data
 from pcr_exp.runs.directory import RunDirectory
 from pcr_exp.runs.manifest import read_manifest
 from pcr_exp.runs.rows import Row, deterministic_part, read_rows
 from pcr_exp.runs.session import Session
 from pcr_exp.runs.train_run import RunOutcome, run_training
 from pcr_exp.system import own_folder
+from pcr_exp.training.distributed.processes import Processes
 from pcr_exp.training.trainer import Trainer
 
 CLOCKS = ("train_s", "wait_s", "eval_s", "other_s")
@@ -270,3 +273,14 @@ def test_a_session_saves_all_that_it_restores(configure: Any, monkeypatch: pytes
             *("predictions", "progress", "scaler"),
         ]
     ]
+
+
+def test_every_size_that_inputs_are_shrunk_to_is_tried_on_the_model(
+    configure: Callable[..., TrainConfig], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[tuple[int, int]] = []
+    monkeypatch.setattr(session, "check_model", lambda *_, train_batches, **__: tried.extend(train_batches))
+    config = configure(training__input_sizes=[16, 32], training__input_milestones=[1])
+    with session.open_session(config, open_data(config), torch.device("cpu"), Processes()):
+        pass
+    assert {size_px for _, size_px in tried} == {16, 32}

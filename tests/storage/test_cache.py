@@ -1,5 +1,6 @@
 """The cache that grows: what it saves, its limit, several processes, crashes and damage."""
 
+import errno
 import logging
 import os
 import subprocess
@@ -303,3 +304,14 @@ def test_where_a_cache_may_lie(tmp_path: Path) -> None:
     for settings in ({"cache": "memory"}, {"cache_mib": 5.0}, {"cache": "memory", "cache_mib": -1.0}):
         with pytest.raises(ConfigError, match=r"storage\.cache_mib"):
             StorageConfig(name="cached", **settings)  # type: ignore[arg-type]
+
+
+def test_a_full_disk_is_not_kept_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = DiskCache(tmp_path / "cache", 10_000)
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "no space left")
+
+    monkeypatch.setattr(DiskCache, "_write_used", full)
+    cache.put("a.pcr", b"abc")
+    assert not list(tmp_path.rglob("*.tmp")) and cache.get("a.pcr") == b""
