@@ -261,7 +261,11 @@ def modelled_images_per_s(free_images_per_s: float, bandwidth_mib_per_s: float, 
 
 
 def _no_time(
-    learned: pd.Series, shorts: pd.DataFrame, headline: str, target: float, epochs: Mapping[int, float]
+    learned: pd.Series,
+    shorts: pd.DataFrame,
+    headline: str,
+    target: float,
+    epochs: Mapping[tuple[Any, ...], float],
 ) -> str:
     if math.isnan(target):
         return NO_TARGET
