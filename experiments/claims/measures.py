@@ -208,7 +208,7 @@ def time_to_accuracy_at_group_5(committed: Committed, file: str) -> list[Measure
 
 
 def coarse_loses_less(committed: Committed, file: str) -> list[Measured]:
-    """What cars by model lose at group 1 more than coarser labels do, used at full fidelity.
+    """The loss of cars by model at group 1 less that of coarser labels, used at full fidelity.
 
     In % of each label's score above its chance level. The interval is the widest that the 95 % intervals of
     the two losses allow.

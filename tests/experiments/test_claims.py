@@ -12,7 +12,6 @@ import pandas as pd
 import pytest
 from composing import compose
 
-from experiments.claims import measures
 from experiments.claims.claim import CERTAINTIES, MEASURES, Claim, claim_of, judge, ranges_of, read_claims
 from experiments.claims.committed import (
     ALL,
@@ -178,83 +177,12 @@ def test_hardware_is_what_the_files_say(tmp_path: Path) -> None:
     assert committed.hardware("b/c/table.csv") == "Xeon, 2 cores"
 
 
-def test_a_difference_waits_for_the_runs_of_every_group(tmp_path: Path) -> None:
-    head = "dataset,scan,difference_mean,difference_ci95,difference_n,difference_freedom,difference_interval"
-    write(tmp_path / "a.csv", f"{head}\ncars,group_1,-0.02,0.01,3,11.5,t over seeds and images\n")
-    (found,) = measures.of_groups(Committed(tmp_path), "a.csv", groups=[1])
-    assert (found.value, found.high, found.n) == (-2, -1, 3)
-    assert (found.freedom, found.interval) == (11.5, "t over seeds and images")
-    assert measures.of_groups(Committed(tmp_path), "a.csv", groups=[1, 2]) == []
-
-
-def test_a_choice_is_judged_by_static_runs_at_the_group(tmp_path: Path) -> None:
-    quality = "dataset,group,ms_ssim_mean\n" + "".join(
-        f"{dataset},{group},{0.9 + group / 100}\n"
-        for dataset in ("cars", "celebahq", "ham10000", "imagenet")
-        for group in (1, 5, 10)
-    )
-    write(tmp_path / "quality" / "overview.csv", quality)
-    head = "scan,difference_mean,difference_ci95,difference_n,difference_freedom,difference_interval"
-    for folder in (
-        "finetuning/cars",
-        "finetuning/celebahq",
-        "finetuning/ham10000",
-        "from_scratch/imagenet_13394",
-    ):
-        group = 1 if folder.endswith("ham10000") else 5
-        write(tmp_path / folder / "summary.csv", f"{head}\ngroup_{group},-0.02,0.01,3,2,t\n")
-    found = measures.loss_at_an_ms_ssim(Committed(tmp_path), "", at_least=0.95)
-    assert {(each.case, each.value) for each in found} == {
-        (f"{dataset}, group 5", -2) for dataset in ("cars", "celebahq", "imagenet")
-    }
-
-
-def test_a_policy_s_one_run_has_no_interval(tmp_path: Path) -> None:
-    head = "scan,difference_mean,difference_ci95,difference_n,difference_freedom,difference_interval"
-    write(tmp_path / "a.csv", f"{head}\ncosine,0,,1,,\n")
-    (found,) = measures.difference_of_policy(Committed(tmp_path), "a.csv", scan="cosine")
-    assert found.value == 0 and math.isnan(found.low) and found.n == 1
-
-
-def test_labels_are_compared_by_what_there_is_to_lose() -> None:
-    """Makes lose fewer points than models, of a score that is nearer to chance: a larger share."""
-    found = measures.coarse_loses_less(COMMITTED, "tolerance/cars_model/answers.csv")
-    of_make = next(each for each in found if each.case == "make")
-    assert of_make.low < of_make.value < 0
-
-
-def test_errors_of_1_percent_are_judged_by_errors_of_1_percent() -> None:
-    claim = next(each for each in CLAIMS if each.name == "errors of a share of the momentum")
-    assert claim.measure is not None
-    assert [each.case for each in claim.measure(COMMITTED, claim.file)] == ["0.01"]
-
-
-def test_encoding_is_compared_by_repeat(tmp_path: Path) -> None:
-    rows = ["records,0,3", "records,1,8", "tfrecord,1,2", "tfrecord,0,1"]
-    write(tmp_path / "a.csv", "format,repeat,build_s\n" + "\n".join(rows) + "\n")
-    (found,) = measures.encode_time_over_tfrecord(Committed(tmp_path), "a.csv")
-    assert found.value == 3.5
-
-
 def test_the_hardware_of_every_table_that_was_read_is_named(tmp_path: Path) -> None:
     write(tmp_path / "a.csv", "x,hardware\n1,CPU\n")
     write(tmp_path / "b.csv", "x,hardware\n1,GPU\n")
     committed = Committed(tmp_path)
     committed.rows("b.csv")
     assert committed.hardware("a.csv") == "CPU / GPU"
-
-
-def test_time_to_accuracy_is_of_storage_that_limits_and_of_targets_that_all_reached(tmp_path: Path) -> None:
-    """Of images of 1 MiB, of which 2/s can be trained on: limited at 1 MiB/s, and not at 4."""
-    head = "scan,bandwidth_mib_per_s,image_bytes,free_images_per_s,speedup,speedup_low,speedup_high,n\n"
-    rows = [
-        "group_5,1,1048576,2,1.9,1.8,2,3",
-        "group_5,4,1048576,2,1,0.9,1.1,3",
-        "group_5,0.5,1048576,2,,,,3",
-    ]
-    write(tmp_path / "a.csv", head + "\n".join(rows) + "\n")
-    (found,) = measures.time_to_accuracy_at_group_5(Committed(tmp_path), "a.csv")
-    assert (found.case, found.value, found.low, found.high, found.n) == ("1 MiB/s, projected", 1.9, 1.8, 2, 3)
 
 
 def claim(**more: Any) -> Claim:
@@ -341,13 +269,6 @@ def test_in_part_has_a_bound_that_can_fail(claim: Claim) -> None:
             assert verdict(1.01, 1.01, holds, partly) == FAILS
         beyond = [end for end in (partly.low - 1, partly.high + 1) if math.isfinite(end)]
         assert beyond and all(verdict(end, end, holds, partly) == FAILS for end in beyond)
-
-
-def test_the_fastest_design_is_compared_seed_by_seed() -> None:
-    """Its rivals scatter as well: over their mean it seemed 1.13 to 1.19 times as fast."""
-    (found,) = measures.speedup_over_the_best_other(COMMITTED, "gradients/gradients.csv")
-    assert found.value == pytest.approx(1.16, abs=0.01)
-    assert found.low < 1 < 1.3 < found.high and found.n == 3
 
 
 def test_a_projection_is_called_one() -> None:
@@ -473,11 +394,3 @@ def test_the_rule_is_said_with_its_words_and_numbers() -> None:
         f"{100 * DISTANCE:g} points",
     ]
     assert [number for number in numbers if number not in said] == []
-
-
-def test_runs_of_different_machines_have_no_speed_up() -> None:
-    runs = pd.DataFrame({"seed": [0, 1, 2], "images_per_s": [2.0, 4.0, 6.0], "timing_excluded_because": ""})
-    ours, theirs = runs.assign(timing="one"), runs.assign(timing="one", images_per_s=[1.0, 2.0, 3.0])
-    assert measures._times_as_fast("", ours, theirs, "images_per_s").value == 2
-    other = measures._times_as_fast("", ours, theirs.assign(timing="another"), "images_per_s")
-    assert math.isnan(other.value) and math.isnan(other.low)
