@@ -84,12 +84,9 @@ _LENGTH_BYTES = 4
 
 
 def bundle(messages: Sequence[Tensor]) -> Tensor:
-    """Return uint8: for each message its length in four bytes, then itself."""
-    parts = []
-    for message in messages:
-        length = torch.tensor([len(message)], dtype=torch.int32).view(torch.uint8)
-        parts += [length.to(message.device), message]
-    return torch.cat(parts) if parts else torch.empty(0, dtype=torch.uint8)
+    """Return uint8: the lengths of all messages, four bytes each, then the messages; there is one or more."""
+    lengths = torch.tensor([len(message) for message in messages], dtype=torch.int32).view(torch.uint8)
+    return torch.cat([lengths.to(messages[0].device), *messages])
 
 
 def unbundle(data: Tensor, num_messages: int) -> list[Tensor]:
@@ -98,19 +95,15 @@ def unbundle(data: Tensor, num_messages: int) -> list[Tensor]:
     Raises:
         GradientError: the lengths do not add up to the bytes that are there.
     """
-    messages = []
-    end = 0
-    for _ in range(num_messages):
-        start = end + _LENGTH_BYTES
-        length = int(data[end:start].clone().view(torch.int32)) if start <= len(data) else 0
-        end = start + length
-        messages.append(data[start:end])
-    if end != len(data):
+    start = _LENGTH_BYTES * num_messages
+    lengths = data[:start].clone().view(torch.int32).tolist() if start <= len(data) else []
+    end = start + sum(lengths)
+    if end != len(data) or min(lengths) < 0:
         raise GradientError(
             f"a bundle of {len(data)} bytes: its {num_messages} messages take {end}. Processes of one run "
             "need the same version and the same gradients= settings."
         )
-    return messages
+    return list(data[start:].split(lengths))
 
 
 _NUM_BYTES = 4

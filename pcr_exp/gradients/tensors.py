@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from itertools import compress
 from typing import Any
 
 import torch
@@ -69,14 +70,21 @@ class TensorCodec:
         """Return the bytes of all tensors, and what each decodes to, in its shape and float32.
 
         Args:
-            tensors: Names, by which residuals are kept, and values of any shape and floating-point type.
+            tensors: One or more: names, by which residuals are kept, and values of any shape and
+                floating-point type.
         """
-        messages, sent = [], []
-        for name, tensor in tensors:
-            values = tensor.detach().reshape(-1).to(torch.float32)
-            small = is_small(tensor.shape, self._min_values)
-            message, arrived = (self._plain if small else self._sender(name)).encode(values)
-            messages.append(message)
+        flat = [tensor.detach().reshape(-1).to(torch.float32) for _, tensor in tensors]
+        small = [is_small(tensor.shape, self._min_values) for _, tensor in tensors]
+        # Small tensors are sent as one: an operation on each would cost more than what it moves.
+        message, arrived = self._plain.encode(torch.cat([flat[0][:0], *compress(flat, small)]))
+        plain = iter(arrived.split([len(values) for values in compress(flat, small)]))
+        messages, sent = [message], []
+        for (name, tensor), values, is_plain in zip(tensors, flat, small, strict=True):
+            if is_plain:
+                arrived = next(plain)
+            else:
+                message, arrived = self._sender(name).encode(values)
+                messages.append(message)
             sent.append(arrived.view(tensor.shape))
         return bundle(messages), sent
 
@@ -86,11 +94,16 @@ class TensorCodec:
         Raises:
             GradientError: the bytes are not of tensors of these shapes.
         """
-        decoded = []
-        for message, shape in zip(unbundle(data, len(shapes)), shapes, strict=True):
-            codec = self._plain if is_small(shape, self._min_values) else self._decoder
-            decoded.append(codec.decode(message, math.prod(shape)).view(*shape))
-        return decoded
+        sizes = [math.prod(shape) for shape in shapes]
+        small = [is_small(shape, self._min_values) for shape in shapes]
+        first, *coded = unbundle(data, 1 + small.count(False))
+        plain_sizes = list(compress(sizes, small))
+        plain = iter(self._plain.decode(first, sum(plain_sizes)).split(plain_sizes))
+        messages = iter(coded)
+        return [
+            (next(plain) if is_plain else self._decoder.decode(next(messages), size)).view(tuple(shape))
+            for shape, size, is_plain in zip(shapes, sizes, small, strict=True)
+        ]
 
     def num_plain(self, shapes: Sequence[Shape]) -> int:
         """Return how many values of tensors of these shapes go past the codec, as float32."""

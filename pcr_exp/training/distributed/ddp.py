@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import reduce
 from typing import Any
 
 import torch
@@ -69,13 +71,20 @@ class AllGather(Averaging):
 
     def average(self, gradients: Named) -> list[Tensor]:
         """See `Averaging.average`. Every process adds in the order of ranks: equal bits everywhere."""
-        message, _ = self._codec.encode(gradients)
+        message, sent = self._codec.encode(gradients)
+        shapes = [gradient.shape for _, gradient in gradients]
         traffic = self._wire.traffic
-        traffic.pushed_values += sum(gradient.numel() for _, gradient in gradients)
-        traffic.pushed_plain_values += self._codec.num_plain([gradient.shape for _, gradient in gradients])
+        traffic.pushed_values += sum(map(math.prod, shapes))
+        traffic.pushed_plain_values += self._codec.num_plain(shapes)
         traffic.pushed_bytes += len(message)
         device = gradients[0][1].device
-        return mean_of_messages(self._codec, self._wire.all_gather(message), gradients, device)
+        # Its own message decodes to what the encoder said.
+        return mean_of(
+            [
+                sent if rank == self._wire.rank else self._codec.decode(each.to(device), shapes)
+                for rank, each in enumerate(self._wire.all_gather(message))
+            ]
+        )
 
     def state_dict(self) -> dict[str, Any]:
         """See `TensorCodec.state_dict`."""
@@ -86,16 +95,9 @@ class AllGather(Averaging):
         self._codec.load_state_dict(state, device)
 
 
-def mean_of_messages(
-    codec: TensorCodec, messages: list[Tensor], like: Named, device: torch.device
-) -> list[Tensor]:
-    """Decode one message per process, in order, and return the mean of each tensor."""
-    shapes = [tensor.shape for _, tensor in like]
-    totals = codec.decode(messages[0].to(device), shapes)
-    for message in messages[1:]:
-        for total, decoded in zip(totals, codec.decode(message.to(device), shapes), strict=True):
-            total.add_(decoded)
-    return [total.div_(len(messages)) for total in totals]
+def mean_of(senders: Sequence[Sequence[Tensor]]) -> list[Tensor]:
+    """Return the mean of each tensor over those that sent it, added in their order."""
+    return [reduce(torch.add, each) / len(senders) for each in zip(*senders, strict=True)]
 
 
 class DdpExchange(WireExchange):

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from pcr_exp.errors import ConfigError
 from pcr_exp.gradients.tensors import TensorCodec
-from pcr_exp.training.distributed.ddp import mean_of_messages
+from pcr_exp.training.distributed.ddp import mean_of
 from pcr_exp.training.distributed.exchange import Wire, WireExchange
 from pcr_exp.training.distributed.processes import Processes
 
@@ -38,11 +38,12 @@ class Server:
             pushed: Every worker's message.
             take: The optimizer's step on `parameters` and their gradients.
         """
-        like = [(name, parameter) for name, parameter in self._parameters.items()]
-        means = mean_of_messages(self._codec, pushed, like, like[0][1].device)
+        parameters = list(self._parameters.values())
+        shapes, device = [parameter.shape for parameter in parameters], parameters[0].device
+        means = mean_of([self._codec.decode(message.to(device), shapes) for message in pushed])
         before = {name: weight.clone() for name, weight in self.weights.items()}
         with self.in_place():
-            for (_, parameter), mean in zip(like, means, strict=True):
+            for parameter, mean in zip(parameters, means, strict=True):
                 parameter.grad = mean.to(parameter.dtype)
             take()
         changes = [(name, weight - before[name]) for name, weight in self.weights.items()]
