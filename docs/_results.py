@@ -17,7 +17,8 @@ QUESTIONS: dict[str, str] = {
     "What is learned": "tolerance evaluate fair_baseline finetuning from_scratch buying_back datasets",
     "How fast": "throughput throttle time_to_target object_stores cache records_speed throughput_model scale "
     "changing_bandwidth reference_scripts",
-    "Related methods": "echo_factor gradients codec_speed activations compressed_activations combined",
+    "Related methods": "echo_factor gradients gradients_resnet18 codec_speed activations "
+    "compressed_activations combined",
 }
 """Pages of the index in their order, below headings; a page that none has stands below `More`."""
 _LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")

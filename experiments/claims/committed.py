@@ -190,12 +190,13 @@ class Committed:
         return numerics_words(numerics_of(self.root, file) for file in self.files)
 
     def hardware(self, file: str) -> str:
-        """What `file` and the tables in `files` were measured on, as far as they say it.
+        """What `file` and the other `files` were measured on, as far as they say it.
 
         Raises:
             RunError: none of them does.
         """
-        read = dict.fromkeys([file, *(one for one in self.files if one.endswith(".csv"))])
+        own = f"{file.rpartition('/')[0]}/{RUNS}"
+        read = dict.fromkeys([file, *(one for one in self.files if one != own)])
         said = dict.fromkeys(part for one in read for part in self._hardware_of(one).split(" / ") if part)
         if said:
             return " / ".join(said)
@@ -203,10 +204,11 @@ class Committed:
 
     def _hardware_of(self, file: str) -> str:
         """By its own column, the JSON file beside it, or made_by.yaml; empty if none says it."""
-        table: pd.DataFrame = self._read(file)
+        above, _, name = file.rpartition("/")
+        table: pd.DataFrame = self._runs(above) if name == RUNS else self._read(file)
         if "hardware" in table:
             return all_hardware(table)
-        folder = (self.root / file).parent
+        folder = self.root / above
         for path in sorted(folder.glob("*.json")):
             meta: dict[str, Any] = json.loads(path.read_text())
             if "cpu" in meta:

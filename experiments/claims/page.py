@@ -19,6 +19,7 @@ TABLE, PAGE = "claims.csv", "claims.md"
 RULE = Path(__file__).with_name("verdicts.md")
 """How a verdict comes about, for people."""
 BEGIN, END = "<!-- claims: python -m experiments.report readme=README.md -->", "<!-- end of claims -->"
+MOST_CASES = 5
 INTRODUCTION = (
     "Published numbers are of the papers' clusters and networks, ours of two shared CPU cores. How sure it "
     "is that a number was published stands beside it. `python -m experiments.report` makes this page and "
@@ -81,7 +82,7 @@ def short_table(table: pd.DataFrame, headlines: Mapping[str, str]) -> str:
         "paper": lambda row: row["system"],
         "claim": lambda row: row["says"],
         "published": lambda row: row["published"],
-        "here": lambda row: _with_numerics(row, row["cases"]) if row["cases"] else "-",
+        "here": lambda row: _with_numerics(row, row["few_cases"]) if row["cases"] else "-",
         "verdict": lambda row: f"**{row['verdict']}**",
         "`experiment=`": lambda row: f"`{headlines[row['claim']]}`",
     }
@@ -92,15 +93,26 @@ def _claims(table: pd.DataFrame) -> pd.DataFrame:
     """One row per claim, with its cases in words."""
     by_claim = table.groupby(["system", "claim"], sort=False)
     first = table.drop_duplicates(["system", "claim"]).reset_index(drop=True)
-    cases = [_cases(rows) for _, rows in by_claim]
-    counts = [_n(rows) for _, rows in by_claim]
-    return first.assign(cases=cases, counts=counts, powers=[_power(rows) for _, rows in by_claim])
+    return first.assign(
+        cases=[_cases(rows) for _, rows in by_claim],
+        few_cases=[_few_cases(rows) for _, rows in by_claim],
+        counts=[_n(rows) for _, rows in by_claim],
+        powers=[_power(rows) for _, rows in by_claim],
+    )
 
 
 def _cases(rows: pd.DataFrame) -> str:
     if rows["value"].isna().all():
         return ""
     return "; ".join(_number(row) for row in rows.to_dict("records")) + _unit(rows.iloc[0])
+
+
+def _few_cases(rows: pd.DataFrame) -> str:
+    """The cases; of more than MOST_CASES their number and range, for a table that is read at a glance."""
+    if len(rows) <= MOST_CASES:
+        return _cases(rows)
+    low, high = three_figures(rows["value"].min()), three_figures(rows["value"].max())
+    return f"{len(rows)} cases, **{low}** to **{high}**{_unit(rows.iloc[0])}"
 
 
 def _number(row: dict[Any, Any]) -> str:

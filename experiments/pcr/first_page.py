@@ -31,7 +31,7 @@ TRAININGS = {
     "finetuning/ham10000": ("efficientnet_lite0", "skin lesions (HAM10000)"),
     "finetuning/cars": ("efficientnet_lite0", "car models"),
     "finetuning/celebahq": ("efficientnet_lite0", "smiles (CelebA, 89 x 109 px)"),
-    "from_scratch/imagenet": ("shufflenet_v2_x1_0", "ten ImageNet classes"),
+    "from_scratch/imagenet_13394": ("shufflenet_v2_x1_0", "ten ImageNet classes"),
 }
 """By folder below results/: the model of the rows that are drawn, and the name of the line."""
 LOADERS = {
