@@ -12,7 +12,16 @@ import pandas as pd
 import pytest
 from composing import compose
 
-from experiments.claims.claim import CERTAINTIES, MEASURES, Claim, claim_of, judge, ranges_of, read_claims
+from experiments.claims.claim import (
+    CERTAINTIES,
+    MEASURES,
+    Claim,
+    claim_of,
+    claims_frame,
+    judge,
+    ranges_of,
+    read_claims,
+)
 from experiments.claims.committed import (
     ALL,
     BOOTSTRAP,
@@ -25,7 +34,7 @@ from experiments.claims.committed import (
     exactly,
     mean_of,
 )
-from experiments.claims.page import BEGIN, END, PAGE, RULE, TABLE, with_short_table, write_claims
+from experiments.claims.page import BEGIN, END, PAGE, RULE, TABLE, short_table, with_short_table, write_claims
 from experiments.claims.verdict import (
     DISTANCE,
     EQUAL,
@@ -183,6 +192,26 @@ def test_the_hardware_of_every_table_that_was_read_is_named(tmp_path: Path) -> N
     committed = Committed(tmp_path)
     committed.rows("b.csv")
     assert committed.hardware("a.csv") == "CPU / GPU"
+
+
+def test_the_hardware_of_runs_in_another_folder_is_named() -> None:
+    committed = Committed(RESULTS)
+    committed.runs("gradients")
+    assert committed.hardware("gradients/gradients.csv") == "AMD EPYC, 2 cores"
+    committed.runs("gradients_resnet18")
+    assert committed.hardware("gradients/gradients.csv").startswith("AMD EPYC, 2 cores / Intel(R) Xeon(R)")
+
+
+def test_many_cases_are_a_range_in_the_short_table(tmp_path: Path) -> None:
+    write(tmp_path / "numerics.csv", NUMERICS_CSV)
+    write(tmp_path / "set" / "table.csv", "x,hardware\n2.5,CPU\n")
+    for count, words in (
+        (5, "c0 **1**; c1 **2**; c2 **3**; c3 **4**; c4 **5**"),
+        (6, "6 cases, **1** to **6**"),
+    ):
+        cases = [exactly(f"c{i}", i + 1) for i in range(count)]
+        claims = [claim(measure=lambda *_, cases=cases: cases)]
+        assert words in short_table(claims_frame([("A", claims)], Committed(tmp_path)), {"n": "e"})
 
 
 def claim(**more: Any) -> Claim:
