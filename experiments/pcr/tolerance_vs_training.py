@@ -44,7 +44,8 @@ def foretold(tolerance: Sequence[Path], trained: Sequence[Path]) -> pd.DataFrame
 
     Columns: `dataset`, `label`, `headline`, `model`, `deployment`, `group`; points lost by frozen features,
     `foretold`, with its standard error `foretold_error`; points lost by training, `lost`, with `lost_error`,
-    `lost_freedom` (of its t) and `n` runs a level. Baselines and settings of one run are left out.
+    `lost_freedom` (of its t) and `n` runs a level. Baselines, groups of all scans and settings of one run are
+    left out.
 
     Args:
         tolerance: Folders of `experiments.tolerance`.
@@ -67,6 +68,7 @@ def foretold(tolerance: Sequence[Path], trained: Sequence[Path]) -> pd.DataFrame
 def _answers(folder: Path) -> pd.DataFrame:
     facts = json.loads((folder / META_FILE).read_text())["facts"]
     rows = pd.read_csv(folder / "answers.csv")
+    rows = rows[rows["train_group"] < rows["train_group"].max()]  # all scans lose nothing to themselves
     return pd.DataFrame(
         {
             **{name: facts[name] for name in (*TASK, "headline")},

@@ -36,7 +36,9 @@ def with_intervals(
 ) -> dict[Any, dict[str, Any]]:
     """By scan level, the columns `statistics.DIFFERENCE` of its runs to those of the reference.
 
-    Levels with all seeds (or folds) of the reference are one task: their scatter is pooled.
+    Levels with all seeds (or folds) of the reference are one task: their scatter is pooled. A level whose
+    runs have the reference's loss on every image in full, such as a group of all scans, was trained on the
+    same pixels: it is the reference itself, and its scatter, none, tells nothing about the others.
 
     Args:
         runs: Rows with `scan`, `run_id`, `headline`, `predictions` (None of a run that kept none), the
@@ -47,12 +49,16 @@ def with_intervals(
     """
     levels = dict(iter(runs.groupby("scan", sort=True)))
     found = {name: paired_difference(rows, reference, measure) for name, rows in levels.items()}
-    for name, rows in levels.items():
-        if set(rows["run_id"]) == set(reference["run_id"]):
-            found[name]["difference_interval"] = ""  # to itself
     repeats = by_repeat(reference)
     whole = {name: _of_repeats(rows, repeats) for name, rows in levels.items()}
-    pooled = {name: rows for name, rows in whole.items() if rows is not None}
+    pooled = {}
+    for name, rows in whole.items():
+        if rows is None:
+            continue
+        if _is_same_training(rows, repeats):
+            found[name]["difference_interval"] = ""  # to itself
+        else:
+            pooled[name] = rows
     if len(repeats) < 2 or not pooled:
         return found
     images = _images([(repeats, "full"), *((rows, tested_at) for rows in pooled.values())])
@@ -70,12 +76,25 @@ def with_intervals(
 
 
 def _of_repeats(rows: pd.DataFrame, repeats: pd.DataFrame) -> pd.DataFrame | None:
-    """A level's rows in the order of the reference's seeds; None if it lacks one, or is the reference."""
+    """A level's rows in the order of the reference's seeds; None if it lacks one."""
     own = by_repeat(rows)
-    if not repeats.index.isin(own.index).all():
-        return None
-    own = own.loc[repeats.index]
-    return None if own["run_id"].equals(repeats["run_id"]) else own
+    return own.loc[repeats.index] if repeats.index.isin(own.index).all() else None
+
+
+def _is_same_training(rows: pd.DataFrame, repeats: pd.DataFrame) -> bool:
+    if rows["run_id"].equals(repeats["run_id"]):
+        return True
+    said = [[_losses(run) for run in some.to_dict("records")] for some in (rows, repeats)]
+    return all(
+        own is not None and other is not None and np.array_equal(own, other)
+        for own, other in zip(*said, strict=True)
+    )
+
+
+def _losses(run: Mapping[Any, Any]) -> NDArray[Any] | None:
+    """Image hashes and losses in full, in their order; None of a run that kept none."""
+    last = _last_evaluation(run, "full")
+    return None if last is None else np.sort(np.rec.fromarrays([run["predictions"].image, last.loss]))
 
 
 def _images(levels: Sequence[tuple[pd.DataFrame, str]]) -> tuple[ImageVariance, str] | None:
@@ -102,15 +121,19 @@ def _images(levels: Sequence[tuple[pd.DataFrame, str]]) -> tuple[ImageVariance, 
 
 
 def _influence(run: Mapping[Any, Any], eval_group: str) -> Influence | None:
-    kept = run["predictions"]
-    of_group = [one for one in kept.evaluations if one.eval_group == eval_group] if kept else []
-    if kept is None or not of_group or run["headline"] not in INFLUENCES:
+    kept, last = run["predictions"], _last_evaluation(run, eval_group)
+    if last is None or run["headline"] not in INFLUENCES:
         return None
-    last = max(of_group, key=lambda one: one.epoch)
     classes = two_classes(kept.label, last.loss) if last.probabilities is None else last.probabilities
     order = np.argsort(kept.image)
     influence = INFLUENCES[run["headline"]](kept.label, last.correct, classes)
     return kept.image[order], influence[order], strata_of(run["headline"], kept.label)[order]
+
+
+def _last_evaluation(run: Mapping[Any, Any], eval_group: str) -> Any:
+    kept = run["predictions"]
+    of_group = [one for one in kept.evaluations if one.eval_group == eval_group] if kept else []
+    return max(of_group, key=lambda one: one.epoch, default=None)
 
 
 def two_classes(labels: NDArray[Any], loss: NDArray[Any]) -> NDArray[np.float64]:

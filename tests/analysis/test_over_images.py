@@ -120,6 +120,31 @@ def test_a_level_that_lacks_a_seed_is_not_pooled() -> None:
     assert found["group_5"]["difference_interval"] == SEEDS_AND_IMAGES
 
 
+@pytest.mark.parametrize("scrambled", [False, True], ids=["straight", "in another order"])
+def test_a_level_of_the_reference_s_pixels_scatters_with_nothing(scrambled: bool) -> None:
+    """Group 10 has all scans and trains bit for bit as the baseline: its ± 0 narrows no other interval."""
+    without = found_with(kept(lambda _: range(NUM_IMAGES)), frame(SCORES))
+    again = {
+        f"group_10-{repeat}": said(range(NUM_IMAGES), score, repeat, scrambled=scrambled)
+        for repeat, score in enumerate(SCORES["baseline"])
+    }
+    control = frame({**SCORES, "group_10": SCORES["baseline"]})
+    found = found_with({**kept(lambda _: range(NUM_IMAGES)), **again}, control)
+    assert found["group_10"]["difference_ci95"] == 0 and found["group_10"]["difference_interval"] == ""
+    assert found["group_1"] == pytest.approx(without["group_1"])
+    assert found["group_5"] == pytest.approx(without["group_5"])
+
+
+def test_equal_scores_are_not_the_same_training() -> None:
+    runs = frame({**SCORES, "group_10": SCORES["baseline"]})
+    others = {
+        f"group_10-{repeat}": said(range(NUM_IMAGES), score, repeat + 1)
+        for repeat, score in enumerate(SCORES["baseline"])
+    }
+    found = found_with({**kept(lambda _: range(NUM_IMAGES)), **others}, runs)["group_10"]
+    assert found["difference_ci95"] > 0 and found["difference_interval"] == SEEDS_AND_IMAGES
+
+
 def test_the_loss_on_the_label_ranks_images_of_two_classes() -> None:
     """By it the AUC is that of the outputs themselves."""
     rng = np.random.default_rng(0)
