@@ -22,6 +22,7 @@ from pcr_exp.analysis.intervals import (
     strata_of,
 )
 from pcr_exp.analysis.statistics import by_repeat, paired_difference
+from pcr_exp.runs.predictions import ImageScores
 
 SEEDS_AND_IMAGES = "t over seeds and images"
 FOLDS_AND_IMAGES = "t over folds and images"
@@ -37,8 +38,8 @@ def with_intervals(
     """By scan level, the columns `statistics.DIFFERENCE` of its runs to those of the reference.
 
     Levels with all seeds (or folds) of the reference are one task: their scatter is pooled. A level whose
-    runs have the reference's loss on every image in full, such as a group of all scans, was trained on the
-    same pixels: it is the reference itself, and its scatter, none, tells nothing about the others.
+    runs have the reference's loss on every image in full, such as a group of all scans, is the reference
+    trained again. Its differences are zero, and pooling them would narrow the intervals of the others.
 
     Args:
         runs: Rows with `scan`, `run_id`, `headline`, `predictions` (None of a run that kept none), the
@@ -84,15 +85,15 @@ def _of_repeats(rows: pd.DataFrame, repeats: pd.DataFrame) -> pd.DataFrame | Non
 def _is_same_training(rows: pd.DataFrame, repeats: pd.DataFrame) -> bool:
     if rows["run_id"].equals(repeats["run_id"]):
         return True
-    said = [[_losses(run) for run in some.to_dict("records")] for some in (rows, repeats)]
+    losses = [[_losses(run) for run in some.to_dict("records")] for some in (rows, repeats)]
     return all(
         own is not None and other is not None and np.array_equal(own, other)
-        for own, other in zip(*said, strict=True)
+        for own, other in zip(*losses, strict=True)
     )
 
 
 def _losses(run: Mapping[Any, Any]) -> NDArray[Any] | None:
-    """Image hashes and losses in full, in their order; None of a run that kept none."""
+    """Image hashes with their losses in full, sorted; None if the run kept no predictions."""
     last = _last_evaluation(run, "full")
     return None if last is None else np.sort(np.rec.fromarrays([run["predictions"].image, last.loss]))
 
@@ -130,7 +131,7 @@ def _influence(run: Mapping[Any, Any], eval_group: str) -> Influence | None:
     return kept.image[order], influence[order], strata_of(run["headline"], kept.label)[order]
 
 
-def _last_evaluation(run: Mapping[Any, Any], eval_group: str) -> Any:
+def _last_evaluation(run: Mapping[Any, Any], eval_group: str) -> ImageScores | None:
     kept = run["predictions"]
     of_group = [one for one in kept.evaluations if one.eval_group == eval_group] if kept else []
     return max(of_group, key=lambda one: one.epoch, default=None)

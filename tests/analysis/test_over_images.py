@@ -121,8 +121,8 @@ def test_a_level_that_lacks_a_seed_is_not_pooled() -> None:
 
 
 @pytest.mark.parametrize("scrambled", [False, True], ids=["straight", "in another order"])
-def test_a_level_of_the_reference_s_pixels_scatters_with_nothing(scrambled: bool) -> None:
-    """Group 10 has all scans and trains bit for bit as the baseline: its ± 0 narrows no other interval."""
+def test_a_level_trained_on_the_same_pixels_narrows_no_interval(scrambled: bool) -> None:
+    """Group 10 has all scans and trains bit for bit as the baseline."""
     without = found_with(kept(lambda _: range(NUM_IMAGES)), frame(SCORES))
     again = {
         f"group_10-{repeat}": said(range(NUM_IMAGES), score, repeat, scrambled=scrambled)
