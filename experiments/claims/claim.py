@@ -35,6 +35,7 @@ from experiments.claims.verdict import (
     verdict_of_stand_in,
     verdict_over_cases,
 )
+from experiments.pcr.learning import metric_of_file
 from pcr_exp.errors import ConfigError, RunError
 
 _RECALLED = "recalled, "
@@ -177,8 +178,8 @@ def ranges_of(claim: Claim, measured: Measured) -> tuple[Range, Range | None]:
 
 def _too_short(claim: Claim, committed: Committed) -> str:
     """Why the trainings that a claim of accuracy reads compare none; empty if they do."""
-    folders = dict.fromkeys(file.rpartition("/")[0] for file in committed.files)
-    reasons = [too_short(committed.runs(folder)) for folder in folders] if claim.is_accuracy else []
+    files = [Path(file) for file in dict.fromkeys(committed.files)] if claim.is_accuracy else []
+    reasons = (too_short(committed.runs(str(file.parent)), metric_of_file(file.stem)) for file in files)
     return next((reason for reason in reasons if reason), "")
 
 

@@ -114,7 +114,7 @@ DISTANCE = 0.02
 """A training that ends further below its target has not come to where comparing was meant to be."""
 
 
-def too_short(runs: pd.DataFrame) -> str:
+def too_short(runs: pd.DataFrame, metric: str | None = None) -> str:
     """Why the accuracies of some trainings compare nothing; empty if they do, or if there are none.
 
     Even the setting that learned most, with the highest mean score over its runs, must have a training loss
@@ -123,11 +123,16 @@ def too_short(runs: pd.DataFrame) -> str:
 
     Args:
         runs: As `run_frame` makes it.
+        metric: The score, if not the one that the runs are judged by; its target is the dataset's.
     """
     if runs.empty:
         return ""
+    own = metric is None or metric == runs["headline"].iloc[0]
+    key = "val_score" if own else f"val_{metric}"
     settings = [alike for _, alike in runs.groupby(setting_keys(runs, less=("seed",)))]
-    score, negative_loss, first = max(map(_learned, settings), key=lambda found: found[:2])
+    learned = (_learned(of_setting, key) for of_setting in settings)
+    score, negative_loss, first = max(learned, key=lambda found: found[:2])
+    target = first["target_score"] if own else first["config"]["dataset"]["targets"][metric]
     loss = -negative_loss
     guessed = math.log(first["num_classes"]) if first["num_classes"] else math.inf
     if loss > LOSS_SHARE * guessed:
@@ -135,17 +140,17 @@ def too_short(runs: pd.DataFrame) -> str:
             "these trainings were too short to compare accuracies: the best end at a training loss of "
             f"{loss:.2f}, where guessing has {guessed:.2f}"
         )
-    if score < first["target_score"] - DISTANCE:
-        words = headline_called(first["headline"]).words
+    if score < target - DISTANCE:
+        words = headline_called(metric or first["headline"]).words
         return (
             "these trainings were too short to compare accuracies: the best end at "
-            f"{percent(score)} {words}, where the target is {percent(first['target_score'])}"
+            f"{percent(score)} {words}, where the target is {percent(target)}"
         )
     return ""
 
 
-def _learned(runs: pd.DataFrame) -> tuple[float, float, pd.Series]:
-    """Mean score and, the less the better, minus the training loss of some runs at their ends."""
+def _learned(runs: pd.DataFrame, key: str) -> tuple[float, float, pd.Series]:
+    """At the ends of some runs, the mean score and, the less the better, minus the training loss."""
     last = [evaluations_at("full", rows)[-1] for rows in runs["rows"]]
-    score, loss = (fmean(row[key] for row in last) for key in ("val_score", "train_loss"))
+    score, loss = (fmean(row[key] for row in last) for key in (key, "train_loss"))
     return score, -loss, runs.iloc[0]

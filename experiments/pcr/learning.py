@@ -193,6 +193,12 @@ def write_deployment(output: Output) -> None:
         output.figure(DIFFERENCES, shows, table, draw_differences)
 
 
+def metric_of_file(stem: str) -> str | None:
+    """The metric that a file of `write_deployment` is by; None: the one that its runs are judged by."""
+    table, _, metric = stem.partition("_")
+    return metric if table == "deployment" and metric else None
+
+
 def other_metrics(runs: pd.DataFrame) -> list[str]:
     """Metrics that every evaluation of some runs has beside the one that they are judged by."""
     evaluated = [evaluations_at("full", run["rows"]) for run in runs.to_dict("records")]

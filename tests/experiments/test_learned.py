@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from experiments.claims.verdict import too_short
+from experiments.pcr.learning import metric_of_file
 from pcr_exp.analysis.frame import run_frame
 from pcr_exp.analysis.runs import Run, read_runs
 
@@ -42,6 +43,15 @@ def test_the_best_setting_decides(tmp_path: Path, make_run: MakeRun) -> None:
     """A level that loses is no training that was too short."""
     trained(tmp_path, make_run, 1.9, 0.3, scan="group_1")
     assert too_short(run_frame(trained(tmp_path, make_run, 0.4, 0.7, 0.7))) == ""
+
+
+def test_another_metric_has_its_own_target() -> None:
+    """The folds of lesions come to their target of top-1, and not to that of balanced accuracy."""
+    runs = run_frame(read_runs(RESULTS / "finetuning" / "ham10000_folds" / "runs"))
+    assert too_short(runs, "top1") == ""
+    assert "balanced accuracy, where the target is 60.0%" in too_short(runs)
+    assert metric_of_file("deployment_top1") == "top1"
+    assert metric_of_file("deployment") is None is metric_of_file("summary")
 
 
 def test_pages_say_where_trainings_were_too_short() -> None:
