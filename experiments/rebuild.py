@@ -107,11 +107,11 @@ def _runs(
     key: str | None = None,
     reference: str | None = None,
 ) -> None:
-    """`beside`: a folder of results whose runs, of other levels, belong to the same comparison."""
-    roots = [folder / "runs", *([RESULTS / beside / "runs"] if beside else [])]
+    """`beside`: a set of results/ whose runs, of other levels, belong to the same comparison."""
+    sets = [folder / "runs", *([RESULTS / beside] if beside else [])]
     with tempfile.TemporaryDirectory() as joined:
-        for root in roots:
-            pack_runs(root, Path(joined), add=True)
+        for each in sets:
+            pack_runs(each, Path(joined), add=True)
         write_report(joined, RESULTS / "quality", out, target, pages=PAPERS)
         if key is not None and reference is not None:
             compare(FiguresConfig(runs_root=joined, out=str(out)), key, reference)

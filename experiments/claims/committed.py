@@ -198,6 +198,8 @@ class Committed:
         own = f"{file.rpartition('/')[0]}/{RUNS}"
         read = dict.fromkeys([file, *(one for one in self.files if one != own)])
         said = dict.fromkeys(part for one in read for part in self._hardware_of(one).split(" / ") if part)
+        if not said and own in self.files:
+            said = dict.fromkeys([self._hardware_of(own)])
         if said:
             return " / ".join(said)
         raise RunError(f"{self.root / file}: no column, JSON file or made_by.yaml says on what hardware.")

@@ -191,7 +191,7 @@ def draw(rows: pd.DataFrame) -> Figure:
                 WORDS[found["deployment"]],
                 f"rank correlation {_correlation(found)}, {found['num_points']} points",
             )
-            ax.legend(**BELOW, ncols=2)
+        axes[0].legend(**BELOW)  # of both: names of tasks are as wide as a panel
         footer(figure, "numbers: scan groups; line: as foretold; linear within 3 points, logarithmic beyond")
     return figure
 

@@ -117,7 +117,8 @@ def put_caption(figure: Figure, caption: Caption) -> Figure:
         text = _title_of(ax)
         if text is not None:
             # One that only keeps the height of a title beside it is not needed without that.
-            text.set_text(_own_title(text.get_text(), caption.of).strip())
+            own = _own_title(text.get_text(), caption.of).strip()
+            text.set_text(_wrapped(own, _panel_width_in(ax) / _TITLE_LETTER_IN))
     return figure
 
 
@@ -260,14 +261,18 @@ def panel_title(ax: Axes, title: str, subtitle: str = "", *, across: int = 1) ->
     Lines that are wider than the panel, or than so many panels side by side, are broken: a layout takes their
     width from the panel.
     """
-    grid, figure = ax.get_gridspec(), ax.get_figure(root=True)
-    assert figure is not None
-    width_in = across * figure.get_size_inches()[0] / (grid.ncols if grid is not None else 1)
-    num_letters = max(20, int((width_in - _AROUND_AXES_IN) / _LETTER_IN))
+    num_letters = max(20, int((across * _panel_width_in(ax) - _AROUND_AXES_IN) / _LETTER_IN))
     subtitle = "\n".join(textwrap.fill(line, num_letters) or line for line in subtitle.split("\n"))
     ax.set_title(title, pad=8 + (14 if subtitle else 0) + 12 * subtitle.count("\n"))
     if subtitle:
         note(ax, subtitle, (0, 1), (0, 7), "axes fraction", color=MUTED, fontsize=8.5)
+
+
+def _panel_width_in(ax: Axes) -> float:
+    """The share of the figure's width that a panel has, with what stands around it."""
+    grid, figure = ax.get_gridspec(), ax.get_figure(root=True)
+    assert figure is not None
+    return float(figure.get_size_inches()[0]) / (grid.ncols if grid is not None else 1)
 
 
 def note(ax: Axes, words: str, at: Any, offset_pt: Any, coords: Any = "data", **look: Any) -> None:
@@ -311,7 +316,8 @@ def points_axis(ax: Axes, name: Literal["x", "y"]) -> None:
     room = _MARKER_ROOM * (ends[1] - ends[0])
     low, high = places.inverted().transform([ends[0] - room, ends[1] + room])
     limit(low, high)
-    ticks = [sign * points for points in (1, LINEAR_POINTS, 10, 30, 100) for sign in (-1, 1)]
+    beyond = (5,) if max(-low, high) < 10 else (10, 30, 100)
+    ticks = [sign * points for points in (1, LINEAR_POINTS, *beyond) for sign in (-1, 1)]
     axis.set_major_locator(FixedLocator(sorted(tick for tick in (*ticks, 0) if low <= tick <= high)))
     axis.set_minor_locator(NullLocator())
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:+g}" if value else "0"))

@@ -178,15 +178,16 @@ def test_ticks_in_bytes_are_some_and_stand_apart(low: float, high: float, num_pa
 
 def test_a_point_is_as_wide_beside_0_whatever_else_is_drawn() -> None:
     widths = []
-    for worst in (-1.2, -80):
+    for worst, last in ((-1.2, "-1"), (-6, "-5"), (-80, "-100")):
         _, (ax,) = panels(1)
         ax.plot([worst, 0.5], [0, 1], "o", label="points")
         points_axis(ax, "x")
         assert not overlapping_ticks(ax) and not cut_markers(ax)
-        assert {"-1", "0", "+1"} <= {tick.get_text() for tick in ax.get_xticklabels()}
+        shown = [tick.get_text() for tick in ax.get_xticklabels()]
+        assert {"-1", "0", "+1"} <= set(shown) and shown[0] == last
         ends = ax.transAxes.inverted().transform(ax.transData.transform([(-1, 0), (0, 0)]))[:, 0]
         widths.append(ends[1] - ends[0])
-    assert widths[0] > widths[1] > 0.08
+    assert widths[0] > widths[1] > widths[2] > 0.08
 
 
 def test_guesses_that_are_near_each_other_have_one_name() -> None:

@@ -202,6 +202,14 @@ def test_the_hardware_of_runs_in_another_folder_is_named() -> None:
     assert committed.hardware("gradients/gradients.csv").startswith("AMD EPYC, 2 cores / Intel(R) Xeon(R)")
 
 
+def test_the_hardware_of_a_folder_s_own_runs_is_named_where_its_tables_have_none() -> None:
+    committed, file = Committed(RESULTS), "finetuning/ham10000_folds/deployment_top1.csv"
+    with pytest.raises(RunError, match="says on what hardware"):
+        committed.hardware(file)
+    committed.runs("finetuning/ham10000_folds")
+    assert committed.hardware(file) == "Intel(R) Xeon(R) Processor, 2 cores, shared with others"
+
+
 def test_many_cases_are_a_range_in_the_short_table(tmp_path: Path) -> None:
     write(tmp_path / "numerics.csv", NUMERICS_CSV)
     write(tmp_path / "set" / "table.csv", "x,hardware\n2.5,CPU\n")
