@@ -161,11 +161,12 @@ def of_groups(committed: Committed, file: str, *, groups: Sequence[int]) -> list
 
     Both tested in full. Nothing while a group has no runs yet.
     """
-    of_both_tests = "tested_at" in committed.rows(file)
-    in_full = committed.rows(file, "tested_at == 'full'" if of_both_tests else "").set_index("scan")
-    if not {f"group_{group}" for group in groups} <= set(in_full.index):
+    rows = committed.rows(file)
+    in_full = "tested_at == 'full' and " if "tested_at" in rows else ""
+    if not {f"group_{group}" for group in groups} <= set(rows["scan"]):
         return []
-    return [difference_points(f"group {group}", in_full.loc[f"group_{group}"]) for group in groups]
+    of_group = {group: committed.row(file, f"{in_full}scan == 'group_{group}'") for group in groups}
+    return [difference_points(f"group {group}", row) for group, row in of_group.items()]
 
 
 def at_half_the_bytes(committed: Committed, _: str) -> list[Measured]:

@@ -6,20 +6,30 @@ Nothing of it is in the paper, which compares trainings of as many epochs; whoev
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from experiments.pcr.learning import other_metrics
 from experiments.results.methods import page_frame
 from pcr_exp.analysis.figure import alone_mark, new_figure, panel_title, points_axis
 from pcr_exp.analysis.over_images import with_intervals
 from pcr_exp.analysis.page import Output, joined, sections
 from pcr_exp.analysis.primary_metric import metric_of
-from pcr_exp.analysis.statistics import DIFFERENCE, distinct_seeds, interval_words, spread
+from pcr_exp.analysis.statistics import (
+    DIFFERENCE,
+    by_repeat,
+    distinct_seeds,
+    interval_words,
+    repeat_of,
+    spread,
+)
 from pcr_exp.analysis.style import INK, MUTED, scan_words, style
 from pcr_exp.analysis.tables import Cell, Footnotes, difference_cell, percent, spread_cell
+from pcr_exp.training.task import headline_called
 
 PANEL_KEYS = ["dataset", "label", "model", "setting"]
 COMPARED = (
@@ -37,13 +47,21 @@ COLUMNS = [
 
 
 def equal_bytes_table(frame: pd.DataFrame) -> pd.DataFrame:
-    """COLUMNS of `run_frame`: a row per way of each budget, beside whole trainings at baseline.
+    """COLUMNS of `run_frame`: a row per way of each budget and metric, beside whole trainings at baseline.
 
     Whole are runs of the most epochs on the most images; `budget` 1 is theirs. `bytes_share`: mean record
     bytes of n runs over the whole training's. `difference_*`: the last score in full less the whole
-    training's, of the same seed and fold. Empty unless a budget has two ways.
+    training's, of the same seed and fold. Metrics (`headline`): the one that runs are judged by, and the
+    others that all their evaluations have. Empty unless a budget has two ways.
     """
-    runs = page_frame(frame, _columns_of_run, less=COMPARED)
+    metrics = (None, *other_metrics(frame))
+    table = pd.concat([_of_metric(frame, metric) for metric in metrics], ignore_index=True)
+    ascending = [True] * len(PANEL_KEYS) + [False, True]
+    return table.sort_values([*PANEL_KEYS, "budget", "way"], ascending=ascending, ignore_index=True)
+
+
+def _of_metric(frame: pd.DataFrame, metric: str | None) -> pd.DataFrame:
+    runs = page_frame(frame, partial(_columns_of_run, metric=metric), less=COMPARED)
     rows: list[dict[str, Any]] = []
     for group, panel in runs.groupby(PANEL_KEYS, sort=True):
         most = panel[(panel["num_train"] > 0.9 * panel["num_train"].max()) & (panel["scan"] == "baseline")]
@@ -54,26 +72,30 @@ def equal_bytes_table(frame: pd.DataFrame) -> pd.DataFrame:
         share = panel.groupby("way")["read_bytes"].transform("mean") / whole["read_bytes"].mean()
         panel = panel.assign(bytes_share=share, budget=share.map(_budget))
         panel.loc[panel["run_id"].isin(whole["run_id"]), "budget"] = 1.0
+        panel = panel.dropna(subset="budget")
+        ways = by_repeat(panel[panel["budget"] < 1]).index
+        panel = panel.set_index(repeat_of(panel), drop=False)
+        panel = panel[panel.index.isin(ways)].reset_index(drop=True)
+        whole = panel[panel["budget"] == 1]
         differences = with_intervals(panel.assign(scan=panel["way"]), whole, "score")
         shared = dict(zip(PANEL_KEYS, group, strict=True))
         found = [
-            shared | _row(alike) | differences[way]
-            for (_, way), alike in panel.dropna(subset="budget").groupby(["budget", "way"])
+            shared | _row(alike) | differences[way] for (_, way), alike in panel.groupby(["budget", "way"])
         ]
-        ways = pd.Series([row["budget"] for row in found if row["budget"] < 1]).value_counts()
-        rows += found if len(ways) and ways.max() > 1 else []
-    table = pd.DataFrame(rows, columns=COLUMNS)
-    return table.sort_values([*PANEL_KEYS, "budget", "way"], ascending=[True] * 4 + [False, True])
+        num_ways = pd.Series([row["budget"] for row in found if row["budget"] < 1]).value_counts()
+        rows += found if len(num_ways) and num_ways.max() > 1 else []
+    return pd.DataFrame(rows, columns=COLUMNS)
 
 
-def _columns_of_run(run: Mapping[Any, Any]) -> dict[str, Any]:
+def _columns_of_run(run: Mapping[Any, Any], metric: str | None) -> dict[str, Any]:
     last = run["rows"][-1]
     evaluated = [row for row in run["rows"] if row.get("eval_group") == "full"]
     return {
         "epochs": run["config"]["training"]["epochs"],
         "num_train": run["num_train"],
         "read_bytes": last["record_bytes"],
-        "score": evaluated[-1]["val_score"],
+        "headline": metric or run["headline"],
+        "score": evaluated[-1][f"val_{metric}" if metric else "val_score"],
     }
 
 
@@ -112,37 +134,51 @@ def write_equal_bytes(output: Output) -> None:
 
 
 def equal_bytes_to_markdown(table: pd.DataFrame) -> str:
-    """A table per setting: budgets, and the ways of each."""
+    """A table per setting: budgets, and the ways of each, by every metric."""
 
     def facts(group: Mapping[str, Any], rows: pd.DataFrame) -> str:
         return (
-            f"Final validation {metric_of(rows).words} in full, mean over n runs (smallest to largest). "
-            "Shares are of the record bytes that the whole training reads; differences, in points, are to "
-            f"it, of the same seed or fold, ± half their 95 % interval ({interval_words(rows)}); setting "
+            "Final validation scores in full, mean over n runs (smallest to largest). Shares are of the "
+            "record bytes that the whole training reads; differences, in points, are to it, of the same "
+            f"seed or fold, ± half their 95 % interval ({interval_words(rows)}); setting "
             f"{group['setting']}."
         )
 
-    return joined(sections(table, PANEL_KEYS, None, facts, _cells))
+    return joined(sections(table, PANEL_KEYS, None, facts, _cells, lambda rows: rows.drop_duplicates("way")))
 
 
-def _cells(rows: pd.DataFrame, notes: Footnotes) -> dict[str, Cell]:  # noqa: ARG001 - one interface
-    return {
+def _cells(rows: pd.DataFrame, notes: Footnotes) -> dict[str, Cell]:
+    cells: dict[str, Cell] = {
         "bytes of the whole": lambda row: f"{100 * row['bytes_share']:.0f} %",
         "way": lambda row: row["way"],
         "n": lambda row: notes.count(row["n"]),
         "images": lambda row: f"{row['num_train']:,}",
         "epochs": lambda row: str(row["epochs"]),
         "read": lambda row: f"{row['read_bytes_mean'] / 1e6:.1f} MB",
-        "tested in full": lambda row: spread_cell(row, "score", percent),
-        "difference": lambda row: "-" if row["way"] == "whole" else difference_cell(row, notes),
     }
+    for name, of_metric in rows.groupby("headline", sort=False):
+        words = headline_called(str(name)).words
+        by_way = {row["way"]: row for row in of_metric.to_dict("records")}
+        cells |= {words: _score(by_way), f"difference in {words}": _difference(by_way, notes)}
+    return cells
+
+
+def _score(by_way: Mapping[str, Mapping[Any, Any]]) -> Cell:
+    return lambda row: spread_cell(by_way[row["way"]], "score", percent)
+
+
+def _difference(by_way: Mapping[str, Mapping[Any, Any]], notes: Footnotes) -> Cell:
+    return lambda row: "-" if row["way"] == "whole" else difference_cell(by_way[row["way"]], notes)
 
 
 def draw_equal_bytes(table: pd.DataFrame) -> Figure:
-    """Points against the whole training with 95 % intervals: a panel per setting and budget, a line a way."""
+    """Points against the whole training with 95 % intervals: a line a way.
+
+    A panel per setting, budget and metric.
+    """
     panels = [
         (f"{100 * rows['budget'].iloc[0]:.0f} % of the bytes, {rows['dataset'].iloc[0]}", rows)
-        for _, rows in table[table["budget"] < 1].groupby([*PANEL_KEYS, "budget"], sort=False)
+        for _, rows in table[table["budget"] < 1].groupby([*PANEL_KEYS, "budget", "headline"], sort=False)
     ]
     heights = [1.4 + 0.34 * len(rows) for _, rows in panels]
     with style():

@@ -30,7 +30,7 @@ def test_a_choice_is_judged_by_static_runs_at_the_group(tmp_path: Path) -> None:
     head = "scan,difference_mean,difference_ci95,difference_n,difference_freedom,difference_interval"
     for folder in ("finetuning/cars", "finetuning/celebahq", "from_scratch/imagenet_13394"):
         write(tmp_path / folder / "summary.csv", f"{head}\ngroup_5,-0.02,0.01,3,2,t\n")
-    of_lesions = f"tested_at,{head}\nfull,group_1,-0.02,0.01,3,2,t\nsame,group_5,-0.02,0.01,3,2,t\n"
+    of_lesions = f"tested_at,{head}\nfull,group_1,-0.02,0.01,3,2,t\nsame,group_1,-0.05,0.01,3,2,t\n"
     write(tmp_path / "finetuning" / "ham10000_folds" / "deployment_top1.csv", of_lesions)
     found = measures.loss_at_an_ms_ssim(Committed(tmp_path), "", at_least=0.95)
     assert {(each.case, each.value) for each in found} == {

@@ -48,6 +48,22 @@ def test_ways_of_a_budget_are_compared_with_the_whole(frame: pd.DataFrame) -> No
     assert set(table["n"]) == {2} and table["num_train"].tolist() == [64, 64, 32, 64]
 
 
+def test_every_metric_is_compared_over_the_repeats_that_ways_have(
+    frame: pd.DataFrame, tmp_path: Path, make_run: MakeRun
+) -> None:
+    """A third seed of the whole training has nobody to be compared with."""
+    make_run(tmp_path / "third", "baseline", seed=2, top1=(0.1,) * 5 + (0.2,))
+    runs = pd.concat([frame, run_frame(read_runs(tmp_path / "third"))], ignore_index=True)
+    runs["rows"] = [
+        [row | ({"val_auc": row["val_score"] / 2} if row["kind"] == "eval" else {}) for row in rows]
+        for rows in runs["rows"]
+    ]
+    table = equal_bytes_table(runs)
+    of_auc = table[table["headline"] == "auc"]
+    assert of_auc["difference_mean"].tolist() == pytest.approx([0, -0.1, -0.15, -0.05])
+    assert set(table["headline"]) == {"top1", "auc"} and set(table["n"]) == {2} and len(table) == 8
+
+
 def test_the_page_is_of_runs_with_several_ways_alone(frame: pd.DataFrame, tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.mkdir()
