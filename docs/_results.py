@@ -14,7 +14,8 @@ from pathlib import Path
 
 QUESTIONS: dict[str, str] = {
     "What is seen and kept": "sample_image quality scan_scripts decode_modes antialias reduced_sizes",
-    "What is learned": "tolerance evaluate fair_baseline finetuning from_scratch buying_back datasets",
+    "What is learned": "tolerance evaluate fair_baseline finetuning equal_bytes from_scratch buying_back "
+    "datasets",
     "How fast": "throughput throttle time_to_target object_stores cache records_speed throughput_model scale "
     "changing_bandwidth reference_scripts",
     "Related methods": "echo_factor gradients gradients_resnet18 codec_speed activations "

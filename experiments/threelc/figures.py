@@ -86,12 +86,18 @@ def gradient_panels(table: pd.DataFrame) -> Iterator[tuple[str, str, pd.DataFram
 
 
 def gradient_links(table: pd.DataFrame) -> Iterator[tuple[str, str, str, pd.DataFrame]]:
-    """(title, subtitle, link, rows in order) of every panel's runs that differ in the codec alone."""
+    """(title, subtitle, link, rows in order) of every panel's runs that differ in the codec alone.
+
+    A link names its epochs, too, where trainings of several lengths are on it.
+    """
+    of_link = [key for key in SERIES_KEYS if key not in ("epochs", "codec")]
     for title, subtitle, rows in gradient_panels(table):
-        for _, alike in in_order(rows).groupby([key for key in SERIES_KEYS if key != "codec"], sort=True):
-            first = alike.iloc[0]
-            link = network_name(first["bandwidth_mbit_per_s"], first["latency_ms"])
-            yield title, subtitle, f"{link}, {first['mode']}", alike
+        for _, on_link in in_order(rows).groupby(of_link, sort=True):
+            for epochs, alike in on_link.groupby("epochs", sort=True):
+                first = alike.iloc[0]
+                link = network_name(first["bandwidth_mbit_per_s"], first["latency_ms"])
+                length = "" if len(alike) == len(on_link) else f", {epochs} epochs"
+                yield title, subtitle, f"{link}, {first['mode']}{length}", alike
 
 
 _TICKS = [0.1, 0.2, 0.5, 1, 1.6, 3, 5, 10]

@@ -22,6 +22,7 @@ from experiments.threelc.figures import (
     draw_speedups,
     draw_traffic_by_sparsity,
     few_codecs,
+    gradient_links,
     in_order,
     look_of,
     network_name,
@@ -105,6 +106,15 @@ def test_the_speed_up_is_over_floats_on_the_same_link(two_links: Path) -> None:
         1,
     )
     assert np.isnan(table.loc[(10, "threelc s=1.75"), "time_to_target_s_mean"])
+
+
+def test_a_link_names_the_epochs_of_trainings_of_several_lengths(two_links: Path) -> None:
+    table = gradient_table(gradient_frame(run_frame(read_runs(two_links))))
+    longer = table[table["bandwidth_mbit_per_s"] == 10].assign(epochs=lambda rows: 2 * rows["epochs"])
+    (epochs,) = table["epochs"].unique()
+    links = [link for _, _, link, _ in gradient_links(pd.concat([table, longer]))]
+    of_10 = [f"10 Mbit/s, ddp, {number} epochs" for number in (epochs, 2 * epochs)]
+    assert links == [*of_10, "100 Mbit/s, ddp"]
 
 
 def test_equal_runs_are_no_further_seeds(tmp_path: Path, make_run: MakeRun) -> None:

@@ -163,7 +163,7 @@ def test_pages_of_runs_end_in_the_same_facts(tmp_path: Path, make_run: MakeRun) 
     assert line.startswith(
         f"\nMeasured: n = 2 seeds; interval: t over seeds alone, 95 %; NUMERICS {NUMERICS};"
     )
-    names = ("summary", "deployment", "projected_times", "equal_bytes")
+    names = ("summary", "deployment", "projected_times", "equal_bytes", "gradients", "echo")
     tables = [path for path in RESULTS.rglob("*.md") if path.stem.startswith(names)]
     assert len(tables) >= 25
     assert [path for path in tables if "\nMeasured: n = " not in path.read_text()] == []
