@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 
 from experiments.pcr.learning import other_metrics
 from experiments.results.methods import page_frame
-from pcr_exp.analysis.figure import alone_mark, new_figure, panel_title, points_axis
+from pcr_exp.analysis.figure import alone_mark, footer, new_figure, panel_title, points_axis
 from pcr_exp.analysis.over_images import with_intervals
 from pcr_exp.analysis.page import Output, joined, sections
 from pcr_exp.analysis.primary_metric import metric_of
@@ -174,19 +174,25 @@ def _difference(by_way: Mapping[str, Mapping[Any, Any]], notes: Footnotes) -> Ce
 def draw_equal_bytes(table: pd.DataFrame) -> Figure:
     """Points against the whole training with 95 % intervals: a line a way.
 
-    A panel per setting, budget and metric.
+    A row of panels per setting and budget, a panel of it per metric.
     """
-    panels = [
-        (f"{100 * rows['budget'].iloc[0]:.0f} % of the bytes, {rows['dataset'].iloc[0]}", rows)
-        for _, rows in table[table["budget"] < 1].groupby([*PANEL_KEYS, "budget", "headline"], sort=False)
-    ]
-    heights = [1.4 + 0.34 * len(rows) for _, rows in panels]
+    less = table[table["budget"] < 1]
+    budgets = [rows for _, rows in less.groupby([*PANEL_KEYS, "budget"], sort=False)]
+    metrics = list(dict.fromkeys(less["headline"]))
+    heights = [1.2 + 0.34 * rows["way"].nunique() for rows in budgets]
     with style():
-        figure = new_figure(6.8, sum(heights))
-        axes = figure.subplots(len(panels), squeeze=False, height_ratios=heights)[:, 0]
-        for ax, (title, rows) in zip(axes, panels, strict=True):
-            _draw_budget(ax, rows)
-            panel_title(ax, title, f"95 % intervals: {interval_words(rows)}")
+        figure = new_figure(1.6 + 2.6 * len(metrics), sum(heights))
+        axes = figure.subplots(len(budgets), len(metrics), squeeze=False, height_ratios=heights)
+        for of_row, of_budget in zip(axes, budgets, strict=True):
+            first = of_budget.iloc[0]
+            whose = f", {first['dataset']}" if less["dataset"].nunique() > 1 else ""
+            title = f"{100 * first['budget']:.0f} % of the bytes{whose}"
+            for ax, metric in zip(of_row, metrics, strict=True):
+                rows = of_budget[of_budget["headline"] == metric]
+                _draw_budget(ax, rows)
+                panel_title(ax, title if ax is of_row[0] else " ", headline_called(str(metric)).words)
+                ax.tick_params(labelleft=ax is of_row[0])
+        footer(figure, f"points against the whole training, with 95 % intervals: {interval_words(less)}")
     return figure
 
 
@@ -200,4 +206,4 @@ def _draw_budget(ax: Axes, rows: pd.DataFrame) -> None:
     ax.set_ylim(len(rows) - 0.5, -0.5)
     ax.grid(axis="y", visible=False)
     points_axis(ax, "x")
-    ax.set_xlabel(f"points of {metric_of(rows).words} against the whole training")
+    ax.set_xlabel(f"points of {metric_of(rows).words}")

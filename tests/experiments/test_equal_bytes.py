@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from experiments.pcr.equal_bytes import equal_bytes_table, write_equal_bytes
+from experiments.pcr.equal_bytes import draw_equal_bytes, equal_bytes_table, write_equal_bytes
 from pcr_exp.analysis.frame import run_frame
 from pcr_exp.analysis.page import Output
 from pcr_exp.analysis.runs import read_runs
@@ -62,6 +62,8 @@ def test_every_metric_is_compared_over_the_repeats_that_ways_have(
     of_auc = table[table["headline"] == "auc"]
     assert of_auc["difference_mean"].tolist() == pytest.approx([0, -0.1, -0.15, -0.05])
     assert set(table["headline"]) == {"top1", "auc"} and set(table["n"]) == {2} and len(table) == 8
+    labels = [ax.get_xlabel() for ax in draw_equal_bytes(table).axes]
+    assert labels == ["points of top-1", "points of AUC"], "a row of panels for the one budget"
 
 
 def test_the_page_is_of_runs_with_several_ways_alone(frame: pd.DataFrame, tmp_path: Path) -> None:
