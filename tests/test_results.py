@@ -158,7 +158,7 @@ def test_tables_have_titles_of_their_own_and_say_of_what_ms_ssim_is(folder: Path
 
 
 def summary_of(folder: Path) -> pd.DataFrame:
-    """Of a set's runs; not every folder has it as a file."""
+    """The summary that a set's runs give; not every folder has it as a file."""
     return pd.read_csv(BytesIO(rebuilt(folder)["summary.csv"]), keep_default_na=False, na_values=[""])
 
 

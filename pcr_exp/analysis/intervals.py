@@ -13,8 +13,8 @@ validation images are a sample of. An interval must therefore widen with both.
   a rest below zero is none.
 * Both are joined by a t with the degrees of freedom of Satterthwaite (1946).
 
-Of simulated trainings 93 to 98 % of the intervals hold the truth where three levels or more are pooled, from
-two runs on. Of a single level, two or three runs that scatter by more than images do are too few: 87 to 92 %.
+In simulations 93 to 98 % of the intervals hold the truth where three levels or more are pooled, from two runs
+on. With a single level, two or three runs are too few if runs scatter more than images do: 87 to 92 %.
 
 Seeds share their validation images (`of_shared_images`). Folds validate each image once (`of_folds`), so that
 their images differ as well. They train on images that they share, which no estimate of this kind sees (Bengio
