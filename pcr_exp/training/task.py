@@ -261,7 +261,8 @@ def area_under_roc(scores: NDArray[Any], positive: NDArray[np.bool_]) -> float:
         )
     from scipy.stats import rankdata  # takes a second to import
 
-    rank_sum = float(rankdata(scores)[positive].sum())
+    # SciPy from 1.18 on gives ranks the type of the scores, and a sum of them in float16 ends at 65,504.
+    rank_sum = float(rankdata(scores.astype("float64"))[positive].sum())
     return (rank_sum - num_positive * (num_positive + 1) / 2) / (num_positive * num_negative)
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 import torchmetrics.functional as tm
+from scipy import stats
 from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
@@ -110,6 +111,15 @@ def test_probabilities_of_many_classes_are_not_kept() -> None:
 def test_auc_of_one_class_is_refused() -> None:
     with pytest.raises(RunError, match="AUC of 0 images of the second class and 3 of the first"):
         area_under_roc(np.zeros(3), np.zeros(3, dtype=bool))
+
+
+def test_auc_of_half_precision_is_that_of_double(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where ranks have the type of the scores, as in SciPy 1.18, which needs Python 3.12."""
+    whole = stats.rankdata
+    monkeypatch.setattr(stats, "rankdata", lambda scores: whole(scores).astype(scores.dtype))
+    rng = np.random.default_rng(0)
+    positive, scores = rng.random(3000) < 0.3, rng.random(3000).astype(np.float16)
+    assert area_under_roc(scores, positive) == pytest.approx(roc_auc_score(positive, scores), abs=1e-9)
 
 
 @pytest.mark.parametrize("task", [Classification(), BalancedClassification(), TwoClasses()])
