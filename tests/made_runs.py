@@ -48,6 +48,7 @@ def write_run(
     """`more`: of the configuration; `columns`: of every row, in place of what would be there."""
     group = int(scan.removeprefix("group_")) if scan.startswith("group_") else 1
     neighbours: dict[str, Any] = {
+        "scan": _scan_config(scan, group),
         "echo": echo or EchoConfig(),
         "gradients": gradients or GradientsConfig(),
         "network": NetworkConfig(bandwidth_mbit_per_s=mbit_per_s),
@@ -61,7 +62,6 @@ def write_run(
             targets={"top1": 0.6, "balanced_accuracy": 0.5},
         ),
         model=ModelConfig(name="resnet18"),
-        scan=_scan_config(scan, group),
         training=TrainingConfig(
             epochs=epochs or len(top1),
             batch_size=batch_size,

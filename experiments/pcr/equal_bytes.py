@@ -29,6 +29,7 @@ from pcr_exp.analysis.statistics import (
 )
 from pcr_exp.analysis.style import INK, MUTED, scan_words, style
 from pcr_exp.analysis.tables import Cell, Footnotes, difference_cell, percent, spread_cell
+from pcr_exp.policies.schedule import probabilities
 from pcr_exp.training.task import headline_called
 
 PANEL_KEYS = ["dataset", "label", "model", "setting"]
@@ -94,16 +95,26 @@ def _columns_of_run(run: Mapping[Any, Any], metric: str | None) -> dict[str, Any
         "epochs": run["config"]["training"]["epochs"],
         "num_train": run["num_train"],
         "read_bytes": last["record_bytes"],
+        "mixed": _mixed(run["config"]["scan"]),
         "headline": metric or run["headline"],
         "score": evaluated[-1][f"val_{metric}" if metric else "val_score"],
     }
+
+
+def _mixed(scan: Mapping[str, Any]) -> str:
+    """`72 % at group 2, 28 % at group 5` of a mixture; of other scan levels nothing, whose label is short."""
+    if scan["name"] != "mixture":
+        return ""
+    shares = probabilities(scan["candidates"], scan["group"], scan["weights"])
+    of_groups = zip(scan["candidates"], shares, strict=True)
+    return ", ".join(f"{100 * share:.0f} % at group {group}" for group, share in of_groups if share > 0)
 
 
 def _way(run: Mapping[Any, Any], whole: pd.Series) -> str:
     images = run["num_train"] / whole["num_train"]
     fewer = f"{100 * images:.0f} % of the images" if images < 0.9 else ""
     epochs = f"{run['epochs']} epochs" if run["epochs"] != whole["epochs"] else ""
-    scan = "" if run["scan"] == "baseline" else scan_words(run["scan"])
+    scan = "" if run["scan"] == "baseline" else run["mixed"] or scan_words(run["scan"])
     return ", ".join(part for part in (scan, fewer, epochs) if part) or "whole"
 
 

@@ -12,6 +12,7 @@ from experiments.pcr.equal_bytes import draw_equal_bytes, equal_bytes_table, wri
 from pcr_exp.analysis.frame import run_frame
 from pcr_exp.analysis.page import Output
 from pcr_exp.analysis.runs import read_runs
+from pcr_exp.policies.schedule import MixtureConfig
 
 pytestmark = pytest.mark.usefixtures("light_figures")
 MakeRun = Callable[..., Path]
@@ -64,6 +65,14 @@ def test_every_metric_is_compared_over_the_repeats_that_ways_have(
     assert set(table["headline"]) == {"top1", "auc"} and set(table["n"]) == {2} and len(table) == 8
     labels = [ax.get_xlabel() for ax in draw_equal_bytes(table).axes]
     assert labels == ["points of top-1", "points of AUC"], "a row of panels for the one budget"
+
+
+def test_a_mixture_is_named_by_its_shares(frame: pd.DataFrame, tmp_path: Path, make_run: MakeRun) -> None:
+    mixture = MixtureConfig(name="mixture", group=2, candidates=[2, 5], weights=[2.6, 1])
+    made(make_run, tmp_path, "mixture", top1=(0.1,) * 5 + (0.75,), columns=HALF, more={"scan": mixture})
+    mixed = run_frame(read_runs(tmp_path / "mixture_64_6"))
+    table = equal_bytes_table(pd.concat([frame, mixed], ignore_index=True)).set_index("way")
+    assert table.loc["72 % at group 2, 28 % at group 5", "difference_mean"] == pytest.approx(-0.05)
 
 
 def test_the_page_is_of_runs_with_several_ways_alone(frame: pd.DataFrame, tmp_path: Path) -> None:
