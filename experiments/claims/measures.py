@@ -211,6 +211,13 @@ def time_to_accuracy_at_group_5(committed: Committed, file: str) -> list[Measure
     ]
 
 
+def time_of_whole_trainings(committed: Committed, file: str, *, group: int) -> list[Measured]:
+    """Times as soon at the target as baseline of the same seed, of trainings that ran from start to end."""
+    runs = committed.runs(file.rpartition("/")[0])
+    baseline, level = (runs[runs["scan"] == scan] for scan in ("baseline", f"group_{group}"))
+    return [_times_as_fast("", baseline, level, "time_to_target_s")]
+
+
 def coarse_loses_less(committed: Committed, file: str) -> list[Measured]:
     """The loss of cars by model at group 1 less that of coarser labels, used at full fidelity.
 

@@ -8,6 +8,7 @@ import pytest
 
 from experiments.claims import measures
 from experiments.claims.committed import Committed
+from pcr_exp.analysis.runs import read_runs
 from tests.experiments.test_claims import CLAIMS, COMMITTED, write
 
 
@@ -76,6 +77,19 @@ def test_time_to_accuracy_is_of_storage_that_limits_and_of_targets_that_all_reac
     write(tmp_path / "a.csv", head + "\n".join(rows) + "\n")
     (found,) = measures.time_to_accuracy_at_group_5(Committed(tmp_path), "a.csv")
     assert (found.case, found.value, found.low, found.high, found.n) == ("1 MiB/s, projected", 1.9, 1.8, 2, 3)
+
+
+def test_whole_trainings_are_compared_seed_by_seed() -> None:
+    """By the clock of the first evaluation at the target."""
+    file = "time_to_target/celebahq_whole/summary.csv"
+    seconds: dict[tuple[str, int], float] = {}
+    for run in read_runs(COMMITTED.root / Path(file).parent / "runs"):
+        reached = next(row for row in run.rows if row.get("val_score", 0) >= 0.85)
+        seconds[run.config["scan"]["name"], run.config["seed"]] = reached["train_s"] + reached["wait_s"]
+    ratios = [seconds["baseline", seed] / seconds["group_5", seed] for seed in range(3)]
+    (found,) = measures.time_of_whole_trainings(COMMITTED, file, group=5)
+    assert found.value == pytest.approx(sum(ratios) / 3)
+    assert found.n == 3 and found.low < min(ratios) < max(ratios) < found.high
 
 
 def test_the_fastest_design_is_compared_seed_by_seed() -> None:
