@@ -13,8 +13,8 @@ from typing import Any
 import pandas as pd
 import yaml
 
-from experiments.claims import measures
 from experiments.claims.committed import NONE, Committed, Measured
+from experiments.claims.measures import pcr, related_methods
 from experiments.claims.verdict import (
     EQUAL,
     FAILS,
@@ -230,8 +230,9 @@ def _needed(claim: Claim, of_cases: Sequence[str], measured: Sequence[Measured])
 CLAIMS_FILE = Path(__file__).with_name("claims.yaml")
 MEASURES: dict[str, Callable[..., Any]] = {
     name: function
-    for name, function in vars(measures).items()
-    if isinstance(function, FunctionType) and function.__module__ == measures.__name__ and name[0] != "_"
+    for module in (pcr, related_methods)
+    for name, function in vars(module).items()
+    if isinstance(function, FunctionType) and function.__module__ == module.__name__ and name[0] != "_"
 }
 RANGES: dict[str, Callable[[Any], Range]] = {
     "at_least": at_least,
@@ -299,7 +300,7 @@ def _measure_of(name: str, function: str, arguments: Mapping[str, Any]) -> Measu
     except TypeError as error:
         raise ConfigError(
             f"claims.yaml: claim {name!r} gives {function} the arguments {dict(arguments)}: "
-            f"{error}. Give those that the function in measures.py takes."
+            f"{error}. Give those that the function in claims/measures takes."
         ) from error
     return partial(measure, **arguments)
 

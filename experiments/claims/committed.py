@@ -19,9 +19,9 @@ from experiments.results.made_by import hardware_of
 from experiments.results.measured_under import numerics_of, numerics_words
 from pcr_exp.analysis.frame import run_frame
 from pcr_exp.analysis.intervals import half_of
-from pcr_exp.analysis.reporting_rules import all_hardware
+from pcr_exp.analysis.reporting_rules import all_hardware, may_say_speedup
 from pcr_exp.analysis.runs import read_runs
-from pcr_exp.analysis.statistics import SEEDS_ALONE, half_width
+from pcr_exp.analysis.statistics import SEEDS_ALONE, half_width, paired_ratios
 from pcr_exp.errors import RunError
 
 POWER = 0.80
@@ -114,6 +114,11 @@ def mean_of(case: str, values: Iterable[float]) -> Measured:
     if math.isnan(ci95):
         return Measured(case, mean, math.nan, math.nan, len(found), NONE)
     return Measured(case, mean, mean - ci95, mean + ci95, len(found), OVER_REPEATS, len(found) - 1)
+
+
+def times_as_fast(case: str, over: pd.DataFrame, under: pd.DataFrame, measure: str) -> Measured:
+    """A measure of `over` by that of `under`, run by run of one seed; NaN where they may not be compared."""
+    return mean_of(case, [math.nan] if may_say_speedup(over, under) else paired_ratios(over, under, measure))
 
 
 def difference_points(case: str, row: pd.Series) -> Measured:

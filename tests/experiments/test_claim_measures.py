@@ -3,11 +3,12 @@
 import math
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
-from experiments.claims import measures
-from experiments.claims.committed import Committed
+from experiments.claims.committed import Committed, times_as_fast
+from experiments.claims.measures import pcr, related_methods
 from pcr_exp.analysis.runs import read_runs
 from tests.experiments.test_claims import CLAIMS, COMMITTED, write
 
@@ -15,10 +16,10 @@ from tests.experiments.test_claims import CLAIMS, COMMITTED, write
 def test_a_difference_waits_for_the_runs_of_every_group(tmp_path: Path) -> None:
     head = "dataset,scan,difference_mean,difference_ci95,difference_n,difference_freedom,difference_interval"
     write(tmp_path / "a.csv", f"{head}\ncars,group_1,-0.02,0.01,3,11.5,t over seeds and images\n")
-    (found,) = measures.of_groups(Committed(tmp_path), "a.csv", groups=[1])
+    (found,) = pcr.of_groups(Committed(tmp_path), "a.csv", groups=[1])
     assert (found.value, found.high, found.n) == (-2, -1, 3)
     assert (found.freedom, found.interval) == (11.5, "t over seeds and images")
-    assert measures.of_groups(Committed(tmp_path), "a.csv", groups=[1, 2]) == []
+    assert pcr.of_groups(Committed(tmp_path), "a.csv", groups=[1, 2]) == []
 
 
 def test_a_choice_is_judged_by_static_runs_at_the_group(tmp_path: Path) -> None:
@@ -33,7 +34,7 @@ def test_a_choice_is_judged_by_static_runs_at_the_group(tmp_path: Path) -> None:
         write(tmp_path / folder / "summary.csv", f"{head}\ngroup_5,-0.02,0.01,3,2,t\n")
     of_lesions = f"tested_at,{head}\nfull,group_1,-0.02,0.01,3,2,t\nsame,group_1,-0.05,0.01,3,2,t\n"
     write(tmp_path / "finetuning" / "ham10000_folds" / "deployment_top1.csv", of_lesions)
-    found = measures.loss_at_an_ms_ssim(Committed(tmp_path), "", at_least=0.95)
+    found = pcr.loss_at_an_ms_ssim(Committed(tmp_path), "", at_least=0.95)
     assert {(each.case, each.value) for each in found} == {
         (f"{dataset}, group 5", -2) for dataset in ("cars", "celebahq", "imagenet")
     }
@@ -42,13 +43,13 @@ def test_a_choice_is_judged_by_static_runs_at_the_group(tmp_path: Path) -> None:
 def test_a_policy_s_one_run_has_no_interval(tmp_path: Path) -> None:
     head = "scan,difference_mean,difference_ci95,difference_n,difference_freedom,difference_interval"
     write(tmp_path / "a.csv", f"{head}\ncosine,0,,1,,\n")
-    (found,) = measures.difference_of_policy(Committed(tmp_path), "a.csv", scan="cosine")
+    (found,) = pcr.difference_of_policy(Committed(tmp_path), "a.csv", scan="cosine")
     assert found.value == 0 and math.isnan(found.low) and found.n == 1
 
 
 def test_labels_are_compared_by_what_there_is_to_lose() -> None:
     """Makes lose fewer points than models, of a score that is nearer to chance: a larger share."""
-    found = measures.coarse_loses_less(COMMITTED, "tolerance/cars_model/answers.csv")
+    found = pcr.coarse_loses_less(COMMITTED, "tolerance/cars_model/answers.csv")
     of_make = next(each for each in found if each.case == "make")
     assert of_make.low < of_make.value < 0
 
@@ -62,7 +63,7 @@ def test_errors_of_1_percent_are_judged_by_errors_of_1_percent() -> None:
 def test_encoding_is_compared_by_repeat(tmp_path: Path) -> None:
     rows = ["records,0,3", "records,1,8", "tfrecord,1,2", "tfrecord,0,1"]
     write(tmp_path / "a.csv", "format,repeat,build_s\n" + "\n".join(rows) + "\n")
-    (found,) = measures.encode_time_over_tfrecord(Committed(tmp_path), "a.csv")
+    (found,) = pcr.encode_time_over_tfrecord(Committed(tmp_path), "a.csv")
     assert found.value == 3.5
 
 
@@ -75,7 +76,7 @@ def test_time_to_accuracy_is_of_storage_that_limits_and_of_targets_that_all_reac
         "group_5,0.5,1048576,2,,,,3",
     ]
     write(tmp_path / "a.csv", head + "\n".join(rows) + "\n")
-    (found,) = measures.time_to_accuracy_at_group_5(Committed(tmp_path), "a.csv")
+    (found,) = pcr.time_to_accuracy_at_group_5(Committed(tmp_path), "a.csv")
     assert (found.case, found.value, found.low, found.high, found.n) == ("1 MiB/s, projected", 1.9, 1.8, 2, 3)
 
 
@@ -87,14 +88,34 @@ def test_whole_trainings_are_compared_seed_by_seed() -> None:
         reached = next(row for row in run.rows if row.get("val_score", 0) >= 0.85)
         seconds[run.config["scan"]["name"], run.config["seed"]] = reached["train_s"] + reached["wait_s"]
     ratios = [seconds["baseline", seed] / seconds["group_5", seed] for seed in range(3)]
-    (found,) = measures.time_of_whole_trainings(COMMITTED, file, group=5)
+    (found,) = pcr.time_of_whole_trainings(COMMITTED, file, group=5)
     assert found.value == pytest.approx(sum(ratios) / 3)
     assert found.n == 3 and found.low < min(ratios) < max(ratios) < found.high
 
 
+def test_echo_is_compared_seed_by_seed_and_by_what_limits() -> None:
+    """By the last row of each run: 1.5 MiB/s limits, 100 MiB/s does not."""
+    seconds: dict[tuple[float, float, int], float] = {}
+    for run in read_runs(COMMITTED.root / "echo_factor" / "runs"):
+        bandwidth, factor = run.config["storage"]["bandwidth_mib_per_s"], run.config["echo"]["factor"]
+        last = run.rows[-1]
+        seconds[bandwidth, factor, run.config["seed"]] = last["train_s"] + last["wait_s"]
+    slow, fast = (
+        np.array([[seconds[bandwidth, factor, seed] for seed in range(8)] for factor in (1, 2)])
+        for bandwidth in (1.5, 100)
+    )
+    (free,) = related_methods.cost_of_free_repeats(COMMITTED, "echo_factor/echo.csv")
+    assert free.value == pytest.approx((slow[1] / slow[0]).mean()) and free.n == 8
+    computing, sending = related_methods.speedup_where_reading_is_no_limit(
+        COMMITTED, "echo_factor/echo.csv", beside="combined/combined.csv"
+    )
+    assert computing.value == pytest.approx((fast[0] / fast[1]).mean()) and computing.n == 8
+    assert (computing.case, sending.case) == ("computing limits", "sending gradients limits")
+
+
 def test_the_fastest_design_is_compared_seed_by_seed() -> None:
     """Its rivals scatter as well: over their mean it seemed 1.13 to 1.19 times as fast."""
-    large, small = measures.speedup_over_the_best_other(COMMITTED, "gradients/gradients.csv")
+    large, small = related_methods.speedup_over_the_best_other(COMMITTED, "gradients/gradients.csv")
     assert small.value == pytest.approx(1.16, abs=0.01)
     assert small.low < 1 < 1.3 < small.high and small.n == 3
     assert [each.case for each in (large, small)] == ["resnet18, s=1.00", "shufflenet_v2_x0_5, s=1.00"]
@@ -104,6 +125,6 @@ def test_the_fastest_design_is_compared_seed_by_seed() -> None:
 def test_runs_of_different_machines_have_no_speed_up() -> None:
     runs = pd.DataFrame({"seed": [0, 1, 2], "images_per_s": [2.0, 4.0, 6.0], "timing_excluded_because": ""})
     ours, theirs = runs.assign(timing="one"), runs.assign(timing="one", images_per_s=[1.0, 2.0, 3.0])
-    assert measures._times_as_fast("", ours, theirs, "images_per_s").value == 2
-    other = measures._times_as_fast("", ours, theirs.assign(timing="another"), "images_per_s")
+    assert times_as_fast("", ours, theirs, "images_per_s").value == 2
+    other = times_as_fast("", ours, theirs.assign(timing="another"), "images_per_s")
     assert math.isnan(other.value) and math.isnan(other.low)

@@ -1,0 +1,236 @@
+"""How claims of data echoing, 3LC and compressed activations are measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+
+from experiments.claims.committed import (
+    Committed,
+    Measured,
+    all_of,
+    difference_points,
+    exactly,
+    mean_of,
+    times_as_fast,
+)
+from experiments.claims.verdict import at_least, half_the_gain
+from experiments.combined.page import OFF, combined_frame
+from experiments.echoing.frame import echo_frame
+from experiments.threelc.frame import BesideFloats, beside_floats, gradient_frame, published
+from pcr_exp.analysis.statistics import by_repeat, paired_ratios
+
+_NETWORKS = {
+    "compressed_activations/one_batch_resnet18": "ResNet-18",
+    "compressed_activations/one_batch_vgg11": "VGG-11",
+}
+_FLOAT_BITS = 32
+_RESNET18 = "gradients_resnet18"
+"""The folder with runs of a larger network than a claim's own file has."""
+_LINK = "mode == 'ddp' and bandwidth_mbit_per_s"
+DESIGNS = {
+    "threelc": "codec_name == 'threelc' and zero_run",
+    "others": "codec_name not in ['none', 'threelc', 'fp16', 'powersgd', 'local_steps']",
+    "local_steps": "codec_name == 'local_steps'",
+}
+"""3LC, the designs that its paper compares with, and floats that are sent after every second batch."""
+
+
+def _by_factor(committed: Committed, file: str, ratios: str) -> dict[float, pd.DataFrame]:
+    """Runs of a folder by echo factor, a row of `echo_frame` per run.
+
+    `ratios` chooses by R, the time to read a sample over the time to train on it.
+    """
+    frame = echo_frame(committed.runs(file.rpartition("/")[0])).query(f"upstream_ratio {ratios}")
+    return {factor: frame[frame["factor"] == factor] for factor in sorted(set(frame["factor"]))}
+
+
+def time_over_model(committed: Committed, file: str) -> list[Measured]:
+    """Seconds per fresh sample over max(t_up, e t_down) of the same run, at every echo factor e."""
+    found = []
+    for factor, runs in _by_factor(committed, file, "> 1").items():
+        model_s = np.maximum(runs["upstream_s_per_sample"], factor * runs["downstream_s_per_sample"])
+        found.append(mean_of(f"e = {factor:g}", runs["s_per_fresh"] / model_s))
+    return found
+
+
+def cost_of_free_repeats(committed: Committed, file: str) -> list[Measured]:
+    """Seconds per fresh sample at an echo factor below R, over those of the same seed without echo."""
+    runs = _by_factor(committed, file, "> 1")
+    ratios = {factor: of_factor["upstream_ratio"].mean() for factor, of_factor in runs.items()}
+    return [
+        times_as_fast(f"e = {factor:g}, R = {ratios[factor]:.1f}", of_factor, runs[1.0], "s_per_fresh")
+        for factor, of_factor in runs.items()
+        if 1 < factor < ratios[factor]
+    ]
+
+
+def speedup_where_reading_is_no_limit(committed: Committed, file: str, *, beside: str) -> list[Measured]:
+    """Times as fast by echo at e = 2 as without, of one seed and as many updates.
+
+    Where computing limits (R below 1), and where sending gradients does: the combinations of `beside`.
+    """
+    factors = _by_factor(committed, file, "< 1")
+    once, twice = (runs.assign(seconds=runs["s_per_fresh"] * runs["fresh"]) for runs in factors.values())
+    combined = _by_combination(committed, beside, "processes == 2")
+    return [
+        times_as_fast("computing limits", once, twice, "seconds"),
+        times_as_fast("sending gradients limits", combined[OFF], combined["echo 2x"], "seconds"),
+    ]
+
+
+def _by_combination(committed: Committed, file: str, query: str = "") -> dict[str, pd.DataFrame]:
+    """Runs of a folder by combination, a row of `combined_frame` per run."""
+    frame = combined_frame(committed.runs(file.rpartition("/")[0]))
+    chosen = frame.query(query) if query else frame
+    return {str(name): runs for name, runs in chosen.groupby("combination")}
+
+
+def _codecs(committed: Committed, file: str, alike: str, chosen: str, *beside: str) -> Iterator[BesideFloats]:
+    """Of the runs beside a file, and of those in other folders."""
+    folders = dict.fromkeys([file.rpartition("/")[0], *beside])
+    runs = pd.concat([committed.runs(folder) for folder in folders], ignore_index=True)
+    return beside_floats(gradient_frame(runs), alike, chosen)
+
+
+def traffic(committed: Committed, file: str) -> list[Measured]:
+    """Bits of floats over bits sent of large tensors, push and pull together, with a parameter server."""
+    return [
+        _as_published(
+            mean_of(_s(row), _FLOAT_BITS / by_repeat(runs)["coded_bits"]), published(row.to_dict()).ratio
+        )
+        for row, runs, _ in _codecs(committed, file, "mode == 'server'", DESIGNS["threelc"])
+    ]
+
+
+def _as_published(measured: Measured, number: float) -> Measured:
+    """A case that holds if it is at least the ratio that was published of it, in part if half of its gain."""
+    case = f"{measured.case}, published {number:g}:"
+    return replace(measured, case=case, holds=at_least(number), partly=half_the_gain(number))
+
+
+def speedups_at_10_mbit(committed: Committed, file: str, *, designs: str) -> list[Measured]:
+    """Times as fast as floats of the same seed at 10 Mbit/s, beside the published number of each."""
+    return [
+        _as_published(
+            times_as_fast(row["case"], runs, floats, "images_per_s"),
+            published(row.to_dict()).speedup_at_10_mbit,
+        )
+        for row, runs, floats in _codecs(committed, file, f"{_LINK} == 10", DESIGNS[designs], _RESNET18)
+    ]
+
+
+def speedups_at_1_gbit(committed: Committed, file: str) -> list[Measured]:
+    """Times as fast as floats of the same seed at 1 Gbit/s, at every s."""
+    return [
+        times_as_fast(row["case"], runs, floats, "images_per_s")
+        for row, runs, floats in _codecs(committed, file, f"{_LINK} == 1000", DESIGNS["threelc"], _RESNET18)
+    ]
+
+
+def speedup_over_the_best_other(committed: Committed, file: str) -> list[Measured]:
+    """Images/s of 3LC at s = 1 over those of the same seed of the fastest other design, at 10 Mbit/s."""
+
+    def at_10(chosen: str) -> Iterator[BesideFloats]:
+        return _codecs(committed, file, f"{_LINK} == 10", chosen, _RESNET18)
+
+    found = []
+    for row, ours, _ in at_10(f"{DESIGNS['threelc']} and sparsity == 1"):
+        others = [runs for other, runs, _ in at_10(DESIGNS["others"]) if other["model"] == row["model"]]
+        fastest = max(others, key=lambda runs: by_repeat(runs)["images_per_s"].mean())
+        found.append(times_as_fast(row["case"], ours, fastest, "images_per_s"))
+    return found
+
+
+def ratio_without_zero_runs(committed: Committed, file: str) -> list[Measured]:
+    """Bits of floats over bits of a message without zero-run encoding, which depend on no data."""
+    found = _codecs(committed, file, f"{_LINK} == 10", "codec_name == 'threelc' and not zero_run")
+    return [exactly(_s(row), _FLOAT_BITS / runs["coded_bits"].iloc[0]) for row, runs, _ in found]
+
+
+def gain_by_zero_runs(committed: Committed, file: str) -> list[Measured]:
+    """Bits without zero-run encoding over bits with it, s = 1."""
+    found = _codecs(committed, file, f"{_LINK} == 10", "codec_name == 'threelc' and sparsity == 1")
+    with_runs = {bool(row["zero_run"]): by_repeat(runs)["coded_bits"] for row, runs, _ in found}
+    # A message without zero-run encoding has the same bits whatever is sent: one run of it is enough.
+    return [mean_of("", with_runs[False].iloc[0] / with_runs[True])]
+
+
+def accuracy_of_codecs(committed: Committed, file: str) -> list[Measured]:
+    """Last top-1 less that of floats of the same seed after 256 updates, points."""
+    rows = committed.rows(file, f"mode == 'ddp' and updates == 256 and {DESIGNS['threelc']}")
+    return [difference_points(_s(row), row) for _, row in rows.iterrows()]
+
+
+def _s(row: pd.Series) -> str:
+    return f"s = {row['sparsity']:.2f}"
+
+
+def _memory(committed: Committed) -> dict[str, pd.DataFrame]:
+    """By network, what an update keeps: a row per mode."""
+    return {
+        words: committed.rows(f"{folder}/activation_memory.csv").set_index("mode")
+        for folder, words in _NETWORKS.items()
+    }
+
+
+def kept_bytes_over_ours(committed: Committed, file: str) -> list[Measured]:
+    """All bytes that wait for backward without compression over those with it."""
+    found = []
+    for words, modes in _memory(committed).items():
+        kept = modes["kept_bytes"]
+        found.append(exactly(f"{words}, bound 0.01", kept["none"] / kept["quantise 0.01"]))
+    of_combination = _by_combination(committed, file)
+    for name, words in (("error bounded", "exact form"), ("error bounded paper", "paper's form")):
+        ratios = paired_ratios(of_combination[OFF], of_combination[name], "kept_bytes_mean")
+        found.append(mean_of(f"ShuffleNetV2 in training, {words}", ratios))
+    return found
+
+
+def conv_ratio_at_the_last_look(committed: Committed, file: str) -> list[Measured]:
+    """Bytes of convolution inputs over those kept, bounds as a training adapted them at its last look."""
+    layers = committed.rows(file)
+    last = layers[layers["step"] == layers["step"].max()]
+    kept = last["packed_bytes"].sum() + last["held_bytes"].sum()
+    return [mean_of("", [last["raw_bytes"].sum() / kept])]
+
+
+def lossless_ratio(committed: Committed, _: str) -> list[Measured]:
+    """Bytes of convolution inputs over those of lossless compression."""
+    return [exactly(words, modes["ratio"]["lossless"]) for words, modes in _memory(committed).items()]
+
+
+def share_of_conv_inputs(committed: Committed, _: str) -> list[Measured]:
+    """Convolution inputs in % of everything that waits for backward."""
+    return [
+        exactly(words, 100 * modes["conv_bytes"]["lossless"] / modes["kept_bytes"]["none"])
+        for words, modes in _memory(committed).items()
+    ]
+
+
+def error_std(committed: Committed, file: str) -> list[Measured]:
+    """Standard deviation of a codec's errors, in bounds."""
+    rows = committed.rows(file).groupby("codec")[["std", "num_values"]].first()
+    return [exactly(str(codec), row["std"], int(row["num_values"])) for codec, row in rows.iterrows()]
+
+
+def kurtosis(committed: Committed, file: str) -> list[Measured]:
+    """Kurtosis of weight gradient errors at a bound of 0.01, by batch size."""
+    rows = committed.rows(file, "bound == 0.01").groupby("batch_size")[["kurtosis", "num_weights"]].first()
+    return [exactly(f"N = {size}", row["kurtosis"], int(row["num_weights"])) for size, row in rows.iterrows()]
+
+
+def predicted_sigma(committed: Committed, file: str, *, form: str) -> list[Measured]:
+    """Predicted over measured standard deviation of gradient errors, every layer, bound and batch size."""
+    rows = committed.rows(file, "measured_sigma > 0")  # layers without an error were kept exactly
+    return [all_of("ResNet-18", rows[f"{form}_sigma"] / rows["measured_sigma"])]
+
+
+def accuracy_of_activations(committed: Committed, file: str, *, mode: str) -> list[Measured]:
+    """Last top-1 less that without compression, same seed, points, by what tells runs of a mode apart."""
+    rows = committed.rows(file)
+    rows = rows[rows["value"].str.startswith(mode)]
+    return [difference_points(str(row["value"]).rpartition("=")[2], row) for _, row in rows.iterrows()]
