@@ -222,3 +222,15 @@ def test_the_throughput_model_is_as_right_as_it_is_said_to_be() -> None:
     tested = cells[~cells["is_calibration"] & (cells["bound"] != "decode")]
     assert len(tested) >= 50
     assert tested["error"].abs().max() <= 0.05
+
+
+@pytest.mark.parametrize(("bound", "row"), [("decode", "decoding, eight repeats"), ("compute", "computing")])
+def test_where_decoding_limits_the_page_says_how_wrong_the_throughput_model_is(bound: str, row: str) -> None:
+    page = RESULTS / "throughput_model" / "README.md"
+    cells = pd.read_csv(page.parent / "decoding" / "predicted_vs_measured_rates.csv")
+    assert set(cells["n"]) == {8}
+    error = cells[~cells["is_calibration"] & (cells["bound"] == bound)]["error"].abs()
+    (line,) = (line for line in page.read_text().splitlines() if line.startswith(f"| {row}"))
+    assert line.endswith(
+        f"| {(error <= 0.05).sum()} of {len(error)} cells | {error.max():.0%} |".replace("%", " %")
+    )

@@ -116,8 +116,8 @@ def mean_of(case: str, values: Iterable[float]) -> Measured:
     return Measured(case, mean, mean - ci95, mean + ci95, len(found), OVER_REPEATS, len(found) - 1)
 
 
-def times_as_fast(case: str, over: pd.DataFrame, under: pd.DataFrame, measure: str) -> Measured:
-    """A measure of `over` by that of `under`, run by run of one seed; NaN where they may not be compared."""
+def mean_ratio(case: str, over: pd.DataFrame, under: pd.DataFrame, measure: str) -> Measured:
+    """The mean of a measure of `over` by that of `under`, same seed; NaN where no speed-up may be said."""
     return mean_of(case, [math.nan] if may_say_speedup(over, under) else paired_ratios(over, under, measure))
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from experiments.claims.committed import Committed, times_as_fast
+from experiments.claims.committed import Committed, mean_ratio
 from experiments.claims.measures import pcr, related_methods
 from pcr_exp.analysis.runs import read_runs
 from tests.experiments.test_claims import CLAIMS, COMMITTED, write
@@ -125,6 +125,6 @@ def test_the_fastest_design_is_compared_seed_by_seed() -> None:
 def test_runs_of_different_machines_have_no_speed_up() -> None:
     runs = pd.DataFrame({"seed": [0, 1, 2], "images_per_s": [2.0, 4.0, 6.0], "timing_excluded_because": ""})
     ours, theirs = runs.assign(timing="one"), runs.assign(timing="one", images_per_s=[1.0, 2.0, 3.0])
-    assert times_as_fast("", ours, theirs, "images_per_s").value == 2
-    other = times_as_fast("", ours, theirs.assign(timing="another"), "images_per_s")
+    assert mean_ratio("", ours, theirs, "images_per_s").value == 2
+    other = mean_ratio("", ours, theirs.assign(timing="another"), "images_per_s")
     assert math.isnan(other.value) and math.isnan(other.low)

@@ -18,7 +18,7 @@ from experiments.claims.committed import (
     difference_points,
     exactly,
     mean_of,
-    times_as_fast,
+    mean_ratio,
 )
 from pcr_exp.system import MIB
 
@@ -194,7 +194,7 @@ def time_of_whole_trainings(committed: Committed, file: str, *, group: int) -> l
     """Times as soon at the target as baseline of the same seed, of trainings that ran from start to end."""
     runs = committed.runs(file.rpartition("/")[0])
     baseline, level = (runs[runs["scan"] == scan] for scan in ("baseline", f"group_{group}"))
-    return [times_as_fast("", baseline, level, "time_to_target_s")]
+    return [mean_ratio("", baseline, level, "time_to_target_s")]
 
 
 def coarse_loses_less(committed: Committed, file: str) -> list[Measured]:

@@ -15,7 +15,7 @@ from experiments.claims.committed import (
     difference_points,
     exactly,
     mean_of,
-    times_as_fast,
+    mean_ratio,
 )
 from experiments.claims.verdict import at_least, half_the_gain
 from experiments.combined.page import OFF, combined_frame
@@ -62,7 +62,7 @@ def cost_of_free_repeats(committed: Committed, file: str) -> list[Measured]:
     runs = _by_factor(committed, file, "> 1")
     ratios = {factor: of_factor["upstream_ratio"].mean() for factor, of_factor in runs.items()}
     return [
-        times_as_fast(f"e = {factor:g}, R = {ratios[factor]:.1f}", of_factor, runs[1.0], "s_per_fresh")
+        mean_ratio(f"e = {factor:g}, R = {ratios[factor]:.1f}", of_factor, runs[1.0], "s_per_fresh")
         for factor, of_factor in runs.items()
         if 1 < factor < ratios[factor]
     ]
@@ -74,11 +74,13 @@ def speedup_where_reading_is_no_limit(committed: Committed, file: str, *, beside
     Where computing limits (R below 1), and where sending gradients does: the combinations of `beside`.
     """
     factors = _by_factor(committed, file, "< 1")
-    once, twice = (runs.assign(seconds=runs["s_per_fresh"] * runs["fresh"]) for runs in factors.values())
+    once, twice = (
+        factors[e].assign(seconds=factors[e]["s_per_fresh"] * factors[e]["fresh"]) for e in (1.0, 2.0)
+    )
     combined = _by_combination(committed, beside, "processes == 2")
     return [
-        times_as_fast("computing limits", once, twice, "seconds"),
-        times_as_fast("sending gradients limits", combined[OFF], combined["echo 2x"], "seconds"),
+        mean_ratio("computing limits", once, twice, "seconds"),
+        mean_ratio("sending gradients limits", combined[OFF], combined["echo 2x"], "seconds"),
     ]
 
 
@@ -116,7 +118,7 @@ def speedups_at_10_mbit(committed: Committed, file: str, *, designs: str) -> lis
     """Times as fast as floats of the same seed at 10 Mbit/s, beside the published number of each."""
     return [
         _as_published(
-            times_as_fast(row["case"], runs, floats, "images_per_s"),
+            mean_ratio(row["case"], runs, floats, "images_per_s"),
             published(row.to_dict()).speedup_at_10_mbit,
         )
         for row, runs, floats in _codecs(committed, file, f"{_LINK} == 10", DESIGNS[designs], _RESNET18)
@@ -126,7 +128,7 @@ def speedups_at_10_mbit(committed: Committed, file: str, *, designs: str) -> lis
 def speedups_at_1_gbit(committed: Committed, file: str) -> list[Measured]:
     """Times as fast as floats of the same seed at 1 Gbit/s, at every s."""
     return [
-        times_as_fast(row["case"], runs, floats, "images_per_s")
+        mean_ratio(row["case"], runs, floats, "images_per_s")
         for row, runs, floats in _codecs(committed, file, f"{_LINK} == 1000", DESIGNS["threelc"], _RESNET18)
     ]
 
@@ -141,7 +143,7 @@ def speedup_over_the_best_other(committed: Committed, file: str) -> list[Measure
     for row, ours, _ in at_10(f"{DESIGNS['threelc']} and sparsity == 1"):
         others = [runs for other, runs, _ in at_10(DESIGNS["others"]) if other["model"] == row["model"]]
         fastest = max(others, key=lambda runs: by_repeat(runs)["images_per_s"].mean())
-        found.append(times_as_fast(row["case"], ours, fastest, "images_per_s"))
+        found.append(mean_ratio(row["case"], ours, fastest, "images_per_s"))
     return found
 
 
