@@ -1,1 +1,1 @@
-"""Tensors saved for backward: convolution inputs, compressed or computed again."""
+"""Tensors saved for backward: convolution inputs, compressed or recomputed."""

@@ -1,7 +1,7 @@
-"""The interface of activation codecs, and the simplest one.
+"""The interface of activation codecs, and the simplest codec.
 
-Which values are zero is stored exactly and beside every codec (`pcr_exp.activations.packed`), one bit a
-value, so that no codec can turn a zero into something else or hide a ReLU's mask.
+`pcr_exp.activations.packed` stores an exact zero mask outside the codec, one bit per value. No codec can
+therefore turn a zero into another value or lose a ReLU's mask.
 """
 
 from __future__ import annotations
@@ -16,36 +16,36 @@ if TYPE_CHECKING:
 
 
 class Payload(Protocol):
-    """The values of one tensor, encoded."""
+    """The encoded values of one tensor."""
 
     @property
     def tensors(self) -> list[Tensor]:
-        """Everything that it saves, measured by the size of the storages."""
+        """All tensors that it holds; its size is that of their storages."""
 
     def decode(self, nonzero: Tensor) -> Tensor:
-        """Return the values, in `nonzero`'s shape, and exactly 0 where it is false.
+        """Return the values in the shape of `nonzero`, exactly 0 where it is false.
 
         Args:
-            nonzero: bool, as it was given to `encode`.
+            nonzero: The bool mask that was passed to `encode`.
         """
 
 
 class Codec(Protocol):
-    """Encodes tensors so that no value moves by more than a bound."""
+    """An encoder that changes no value by more than a bound."""
 
     def encode(self, values: Tensor, nonzero: Tensor, bound: float) -> Payload:
         """Encode a contiguous tensor.
 
         Args:
-            values: Floating point, of any shape: [N, C, H, W] as it lies in memory.
+            values: Floating point, of any shape; [N, C, H, W] permuted to memory order.
             nonzero: `values != 0`.
-            bound: Largest error of a decoded value, in the values' own dtype; above 0.
+            bound: Maximum absolute error of a value decoded to the dtype of `values`; above 0.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class Exact:
-    """The values that are not zero, unchanged."""
+    """The nonzero values, unchanged."""
 
     values: Tensor
 
@@ -59,7 +59,7 @@ class Exact:
 
 
 class LosslessCodec:
-    """Keeps every value exactly, nan and infinity too; only -0 comes back as 0."""
+    """Stores every value exactly, NaN and infinity included; only -0 decodes to 0."""
 
     def encode(self, values: Tensor, nonzero: Tensor, bound: float) -> Exact:  # noqa: ARG002 - one interface
         return Exact(values[nonzero])

@@ -1,17 +1,17 @@
-"""Convolution inputs, compressed between forward and backward.
+"""Compression of convolution inputs between forward and backward.
 
-Hooks on single saved tensors of autograd's nodes, not `saved_tensors_hooks`: those see every tensor that any
-operation saves and cannot tell a convolution's input from a weight, a batch norm's input or pool indices.
-Here nothing is touched but what two kinds of node keep:
+The hooks are on individual saved tensors of autograd nodes. `saved_tensors_hooks` sees every tensor that any
+operation saves and cannot tell a convolution's input from a weight, a batch norm's input or pooling indices.
+Only two kinds of saved tensor are replaced:
 
-* a convolution's input, whose errors reach its weight gradient and nothing else: the gradient that goes
-  upstream is made of weights alone;
-* the result of the ReLU that made this input. It lies in the same storage, so as long as the ReLU keeps it,
-  compressing the convolution's copy saves nothing. All that a ReLU's backward asks is which values are above
-  zero, and the compressed form knows that exactly.
+* A convolution's input. Its errors affect only the weight gradient, since the gradient sent upstream is
+  computed from the weights and not from the input.
+* The result of the ReLU that produced this input. It shares the input's storage, so compression frees nothing
+  while the ReLU saves it. A ReLU's backward only needs to know which values are above zero, and the
+  compressed form stores that exactly.
 
-Whoever else keeps the storage (a batch norm behind a concatenation, a product) keeps it: gradients stay
-right, and the layer's tally says that nothing was saved.
+If another operation saves the same storage (a batch norm after a concatenation, a product), it stays in
+memory. Gradients are still correct, and the layer's tally reports that nothing was saved.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class LayerTally:
     raw_bytes: int = 0
     packed_bytes: int = 0
     held_bytes: int = 0
-    """The part of `raw_bytes` that was still in memory when backward began: another operation kept
-    the same storage, so that compressing it saved nothing."""
+    """The part of `raw_bytes` still in memory when backward began. Another operation saved the same
+    storage, so compression freed nothing."""
     num_values: int = 0
     num_nonzero: int = 0
     batch_size: int = 0
@@ -49,7 +49,7 @@ class LayerTally:
     _abs_sums: list[Tensor] = field(default_factory=list)
 
     def add_input(self, packed: Packed, *, shared: bool) -> None:
-        """Count a packed input; its bytes only if no layer before has counted the same one."""
+        """Count a packed input, and its bytes unless it is `shared` with an earlier call."""
         shape = packed.nonzero.layout.shape
         self.batch_size = shape[0] if len(shape) == 4 else 1
         self.num_values += shape.numel()
@@ -59,10 +59,10 @@ class LayerTally:
             self.packed_bytes += packed.num_bytes
 
     def add_gradient(self, gradient: Tensor) -> None:
-        """Count a loss gradient [N, K, H, W] (or [K, H, W]) at the layer's output, on its device."""
+        """Add a loss gradient [N, K, H, W] (or [K, H, W]) at the layer's output; sums stay on its device."""
         self.num_channels = gradient.shape[-3]
         self.num_gradients += gradient.numel()
-        # The norms are taken in float32: squares of half precision numbers overflow.
+        # Compute norms in float32, since squares of half-precision numbers overflow.
         norm = torch.linalg.vector_norm(gradient, dtype=torch.float32)
         self._square_sums.append(norm.double().square())
         self._abs_sums.append(torch.linalg.vector_norm(gradient, 1, dtype=torch.float32).double())
@@ -72,12 +72,12 @@ class LayerTally:
         return self.num_nonzero / self.num_values if self.num_values else 0.0
 
     def gradient_norm(self, loss_scale: float) -> float:
-        """Return the root mean square over channels of ||G_k||; G without the loss's scale."""
+        """Return the root mean square of ||G_k|| over channels, for the gradient G without loss scaling."""
         square_sum = sum(float(part) for part in self._square_sums)
         return (square_sum / self.num_channels) ** 0.5 / loss_scale if self.num_channels else 0.0
 
     def mean_abs_gradient(self, loss_scale: float) -> float:
-        """Return the mean of |G|."""
+        """Return the mean of |G|, without loss scaling."""
         total = sum(float(part) for part in self._abs_sums)
         return total / self.num_gradients / loss_scale if self.num_gradients else 0.0
 
@@ -86,21 +86,21 @@ Pack = Callable[[str, Tensor], Packed]
 
 
 def convolutions(model: nn.Module) -> dict[str, nn.Conv2d]:
-    """Return the 2d convolutions of a model, by their names."""
+    """Return the 2d convolutions of a model by name."""
     return {name: module for name, module in model.named_modules() if isinstance(module, nn.Conv2d)}
 
 
 class ConvInputs:
-    """Packs what the convolutions of a model save, while gradients are recorded; evaluation is left alone."""
+    """Hooks that pack what a model's convolutions save for backward; evaluation is unaffected."""
 
     def __init__(self, model: nn.Module, pack: Pack) -> None:
-        """Hook every convolution of `model`; `pack` is given a layer's name and the tensor it saves."""
+        """Hook every convolution of `model`; `pack` receives a layer's name and the tensor that it saves."""
         self.tallies: dict[str, LayerTally] = {}
         self.shared_with: dict[str, str] = {}
-        """Layers that use the packed input of another one, which it was made for."""
+        """By layer, the other layer whose packed input it uses."""
         self.watch_gradients = False
         self._pack = pack
-        # An input lives at least as long as its packed form is looked for; the key goes when it does.
+        # An input outlives every lookup of its packed form; its entry disappears with it.
         self._packed: Any = WeakTensorKeyDictionary()
         self._unseen: list[tuple[LayerTally, int, weakref.ref[torch.UntypedStorage]]] = []
         self._handles = [
@@ -110,7 +110,7 @@ class ConvInputs:
         self._handles.append(model.register_forward_hook(self._after_all))
 
     def begin(self, *, watch_gradients: bool) -> None:
-        """Begin an update: forget the tallies of the last one."""
+        """Begin an update and discard the tallies of the previous one."""
         self.tallies = {}
         self.shared_with = {}
         self.watch_gradients = watch_gradients
@@ -118,7 +118,7 @@ class ConvInputs:
         self._unseen = []
 
     def remove(self) -> None:
-        """Leave the model as it was."""
+        """Remove the hooks from the model."""
         for handle in self._handles:
             handle.remove()
 
@@ -151,15 +151,15 @@ class ConvInputs:
             node.register_prehook(partial(_watch, tally))
 
     def _known(self, conv: nn.Conv2d, given: Tensor) -> tuple[str | None, Packed | None]:
-        # Two convolutions of one tensor save it once, unless they pad it in different ways or it has changed.
+        # Convolutions of one tensor share its packed copy if all pad with zeros and it is unmodified.
         owner, packed, version = self._packed.get(given, (None, None, None))
         if conv.padding_mode != "zeros" or version != given._version:
             return None, None
         return owner, packed
 
     def _after_all(self, model: nn.Module, inputs: Any, output: Any) -> None:  # noqa: ARG002 - of torch
-        # The gradient of the output comes first of all gradients: whatever the forward pass needed for itself
-        # is gone by then, and what backward needs is still there.
+        # The gradient of the output is computed before all others. By then the temporaries of the forward
+        # pass are freed, and everything that backward needs is still in memory.
         for tensor in tree_leaves(output):
             if isinstance(tensor, Tensor) and tensor.requires_grad:
                 tensor.register_hook(self._see_what_is_held)
@@ -176,7 +176,7 @@ def _keep_mask(given: Tensor, saved: Tensor, packed: Packed) -> None:
     relu = given.grad_fn
     if relu is None or relu.name() != "ReluBackward0":
         return
-    # Under autocast the convolution saves a cast of what the ReLU made, in which small values may be 0.
+    # Under autocast the convolution saves a cast of the ReLU's result, in which small values may be 0.
     same = saved.data_ptr() == given.data_ptr() and saved.dtype == given.dtype
     mask: NonZero = packed.nonzero if same else pack_nonzero(given)
     relu._raw_saved_result.register_hooks(_always(mask), NonZero.unpack)  # type: ignore[attr-defined]
@@ -189,5 +189,5 @@ def _watch(tally: LayerTally, gradients: tuple[Tensor | None, ...]) -> None:
 
 
 def _always(value: object) -> Callable[[Tensor], object]:
-    # A pack hook that has nothing left to do, and keeps no hold of the tensor.
+    # Return a pack hook that yields a prepared value and holds no reference to the tensor.
     return lambda _: value

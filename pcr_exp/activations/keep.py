@@ -1,12 +1,13 @@
-"""The object that training is given: told where updates begin and end, it keeps activations as configured.
+"""The interface between training and saved activations, and the error model that sets the bounds.
 
-The forward values are exact and the gradient that goes upstream needs the weights alone, so the error
-enters only the weight gradient: the sum over images and positions of G e, where G is the loss gradient at the
-layer's output and e the error of an input value, uniform in [-bound, bound] where the value is not zero and 0
-elsewhere. Many independent terms: normal, with mean 0 and a standard deviation proportional to the bound.
+Forward values are exact, and the gradient sent upstream is computed from the weights alone. The error of
+compression therefore affects only the weight gradient, as the sum of G e over images and positions. G is the
+loss gradient at the layer's output. e is the error of an input value: uniform in [-bound, bound] where the
+value is nonzero, 0 elsewhere. The sum has many independent terms, so it is normal with mean 0 and a standard
+deviation proportional to the bound.
 
-An error whose own mean is not 0, as where a codec's cells are wide against the data, adds that mean times the
-sum of G. Behind a convolution with a batch norm this sum is 0; elsewhere it is not modelled.
+If the mean of e is not 0, as with codec cells that are wide relative to the data, it adds that mean times the
+sum of G. This sum is 0 for a convolution followed by a batch norm; elsewhere it is not modelled.
 """
 
 from __future__ import annotations
@@ -30,19 +31,19 @@ from pcr_exp.config.related_methods import ActivationsConfig
 from pcr_exp.errors import ConfigError
 
 PAPER_FACTOR = 0.32
-"""The paper's empirical coefficient. It is no constant: of Gaussian G it is about 0.69 sqrt(H W)."""
+"""The paper's empirical coefficient. It is not constant: for Gaussian G it is about 0.72 sqrt(H W)."""
 
 
 def exact_sensitivity(gradient_norm: float, nonzero_share: float) -> float:
     """Return the standard deviation of a weight gradient's error per unit of bound.
 
     The variance of a uniform error is bound ** 2 / 3, so each weight of output channel k has
-    sigma_k = bound sqrt(R / 3) ||G_k||. Padding is not modelled: at the edges some terms are missing.
+    sigma_k = bound sqrt(R / 3) ||G_k||. Padding is not modelled; it removes some terms at the edges.
 
     Args:
-        gradient_norm: ||G_k||, over the batch and all positions of one output channel; of a whole layer,
+        gradient_norm: ||G_k|| over the batch and all positions of one output channel. For a whole layer,
             the root mean square over its channels.
-        nonzero_share: R, the share of input values that are not zero.
+        nonzero_share: R, the share of nonzero input values.
     """
     return gradient_norm * math.sqrt(nonzero_share / 3)
 
@@ -50,55 +51,55 @@ def exact_sensitivity(gradient_norm: float, nonzero_share: float) -> float:
 def paper_sensitivity(
     mean_abs_gradient: float, batch_size: int, nonzero_share: float, factor: float = PAPER_FACTOR
 ) -> float:
-    """Return the same in the paper's form: sigma = a L sqrt(N R) bound.
+    """Return the same standard deviation in the paper's form, sigma = a L sqrt(N R) bound.
 
     Args:
         mean_abs_gradient: L, the mean of |G| over the layer's whole output.
-        batch_size: N, images.
-        nonzero_share: R.
-        factor: a.
+        batch_size: N, the number of images.
+        nonzero_share: R, as in `exact_sensitivity`.
+        factor: a, the empirical coefficient.
     """
     return factor * mean_abs_gradient * math.sqrt(batch_size * nonzero_share)
 
 
 def acceptable_sigma(mean_abs_momentum: float, momentum: float, fraction: float) -> float:
-    """Return the standard deviation of a gradient error that training shall not notice.
+    """Return the largest standard deviation of a gradient error that should not affect training.
 
-    torch's momentum buffer sums gradients, each weighing `momentum` times the next, without the learning
-    rate: about 1 / (1 - momentum) gradients. It is scaled back to one before the fraction is taken.
+    torch's momentum buffer sums gradients without the learning rate, each weighted `momentum` times the next.
+    That is about 1 / (1 - momentum) gradients, so it is scaled back to one.
 
     Args:
         mean_abs_momentum: Mean of |buffer| over the layer's weights.
-        momentum: Of SGD, in (0, 1).
-        fraction: The paper's 0.01.
+        momentum: Momentum of SGD, in (0, 1).
+        fraction: Accepted share of that mean after scaling; 0.01 in the paper.
     """
     return fraction * (1 - momentum) * mean_abs_momentum
 
 
 @dataclass(frozen=True, slots=True)
 class LayerState:
-    """The measurements that a layer's next bound follows from."""
+    """Measurements that determine a layer's next bound."""
 
     nonzero_share: float
     gradient_norm: float
-    """Root mean square over output channels of ||G_k||."""
+    """Root mean square of ||G_k|| over output channels."""
     mean_abs_gradient: float
     batch_size: int
     mean_abs_momentum: float
-    """Mean magnitude of the weight's momentum buffer in torch's SGD; 0: there is none yet."""
+    """Mean magnitude of the weight's momentum buffer in torch's SGD; 0 before it exists."""
 
 
 class Bounds:
-    """One bound per layer; all are `initial_bound` until the first call of `adapt`."""
+    """Error bounds by layer; each is `initial_bound` until `adapt` changes it."""
 
     def __init__(self, config: ActivationsConfig, momentum: float) -> None:
-        """Set bounds as `config` says, for SGD with this momentum."""
+        """Start from the bounds in `config`, for SGD with this momentum."""
         self._config = config
         self._momentum = momentum
         self._bounds: dict[str, float] = {}
 
     def of(self, layer: str) -> float:
-        """Return the layer's bound now."""
+        """Return the layer's current bound."""
         return self._bounds.get(layer, self._config.initial_bound)
 
     def sensitivity(self, state: LayerState) -> float:
@@ -110,19 +111,19 @@ class Bounds:
         return exact_sensitivity(state.gradient_norm, state.nonzero_share)
 
     def acceptable_sigma(self, state: LayerState) -> float:
-        """Return how large that standard deviation may be."""
+        """Return the largest acceptable standard deviation of the layer's gradient error."""
         fraction = self._config.momentum_fraction
         return acceptable_sigma(state.mean_abs_momentum, self._momentum, fraction)
 
     def adapt(self, states: Mapping[str, LayerState], shared_with: Mapping[str, str]) -> None:
         """Set the bound of every layer so that its gradient error is just acceptable.
 
-        A layer keeps its bound where that says nothing: no momentum yet, no gradient, or one that is not
-        finite (an update that loss scaling skipped).
+        Fixed bounds do not change. A layer also keeps its bound if it has no momentum yet, no gradient, or
+        one that is not finite (loss scaling skipped the update).
 
         Args:
-            states: By layer.
-            shared_with: Layers that use another one's packed input: all of them get the smallest bound.
+            states: Measurements by layer.
+            shared_with: By layer, the other layer whose packed input it uses; all get the smallest bound.
         """
         if self._config.bounds == "fixed":
             return
@@ -140,7 +141,7 @@ class Bounds:
         return dict(self._bounds)
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on with these bounds."""
+        """Restore bounds from a checkpoint."""
         self._bounds = dict(state)
 
 
@@ -148,30 +149,30 @@ LayerRow = dict[str, Any]
 
 
 class Activations(Protocol):
-    """The interface to training."""
+    """The interface that training uses."""
 
     @property
     def history(self) -> list[LayerRow]:
-        """One row per layer and look; saved in checkpoints."""
+        """One row per layer and measured update; saved in checkpoints."""
 
     def begin(self, step: int) -> None:
-        """Before the forward pass of an update, counted from 0."""
+        """Prepare for the forward pass of update `step`, counted from 0."""
 
     def end(self, step: int, loss_scale: float) -> None:
-        """After the optimizer's step; the loss was multiplied by `loss_scale` before backward."""
+        """Finish an update after the optimizer's step; backward ran on the loss times `loss_scale`."""
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything that updates change."""
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from `state`."""
+        """Restore `state`."""
 
     def remove(self) -> None:
-        """Leave the model as it was."""
+        """Remove all hooks and wrappers."""
 
 
 class Untracked:
-    """Nothing to be told of updates: torch keeps activations itself, or blocks are computed again."""
+    """Modes without work per update: torch saves activations as usual, or blocks are recomputed."""
 
     def __init__(self, blocks: RecomputedBlocks | None = None) -> None:
         self.history: list[LayerRow] = []
@@ -195,17 +196,17 @@ class Untracked:
 
 
 class InjectedErrors(Untracked):
-    """Errors of the size that bounds allow, in the gradients themselves; activations are kept as they are.
+    """Gradient errors of the size that adaptive bounds accept; activations stay uncompressed.
 
-    Before each step of the optimizer a normal error is added to every convolution's weight gradient, of the
-    standard deviation `acceptable_sigma`: what the paper's figure of accuracy under injected errors asks.
-    The first update has no momentum yet, and no error. Every process of a team draws the same.
+    Before each optimizer step, a normal error of standard deviation `acceptable_sigma` is added to every
+    convolution's weight gradient, as for the paper's figure of accuracy under injected errors. The first
+    update has no momentum yet, and so no error. All processes of a run draw the same errors.
     """
 
     def __init__(
         self, model: nn.Module, config: ActivationsConfig, optimizer: torch.optim.Optimizer, seed: int
     ) -> None:
-        """Hook the steps of `optimizer`.
+        """Add a hook that runs before each step of `optimizer`.
 
         Raises:
             ConfigError: the model has no 2d convolution, or the optimizer no momentum.
@@ -225,8 +226,8 @@ class InjectedErrors(Untracked):
         self._hook.remove()
 
     def _inject(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
-        # Drawn anew from the update's number: a resumed run meets the same errors. torch's CPU generator
-        # keeps 32 bits of its seed, so both numbers are mixed into them.
+        # Seeded by the update's number: a resumed run draws the same errors. torch's CPU generator keeps only
+        # 32 bits of its seed, so the run's seed and the number are mixed into them.
         mixed = np.random.SeedSequence((self._seed, self._step)).generate_state(1)[0]
         random = torch.Generator().manual_seed(int(mixed))
         for weight in self._weights:
@@ -237,20 +238,19 @@ class InjectedErrors(Untracked):
 
 
 class CompressedActivations:
-    """Convolution inputs through a codec; every `interval` updates the layers are looked at.
+    """Convolution inputs compressed by a codec; every `interval` updates the layers are measured.
 
-    A look writes a row per layer into `history` and, from the second on, adapts the bounds: at the first one
-    the momentum is a single gradient.
+    A measurement adds a row per layer to `history`. With `error_bounded` it also adapts the bounds, except at
+    step 0, where the momentum is a single gradient.
     """
 
     def __init__(
         self, model: nn.Module, codec: Codec, config: ActivationsConfig, optimizer: torch.optim.Optimizer
     ) -> None:
-        """Hook the convolutions of `model`; `optimizer` moves its parameters.
+        """Hook the convolutions of `model`, whose parameters `optimizer` updates.
 
         Raises:
-            ConfigError: the model has no 2d convolution, or bounds shall adapt to an optimizer that has no
-                momentum.
+            ConfigError: the model has no 2d convolution, or adaptive bounds lack an optimizer with momentum.
         """
         self._weights = {name: conv.weight for name, conv in _convolutions(model, config).items()}
         self.history: list[LayerRow] = []
@@ -312,7 +312,7 @@ class CompressedActivations:
 def open_activations(
     config: ActivationsConfig, model: nn.Module, optimizer: torch.optim.Optimizer, seed: int = 0
 ) -> Activations:
-    """Let `model` keep its activations as `config` says; `seed` is for errors that are drawn at random.
+    """Set up how `model` saves activations, as configured; `seed` is for injected errors.
 
     Raises:
         ConfigError: the model or the optimizer does not suit the mode, or the codec is not installed.
@@ -330,7 +330,7 @@ def open_codec(config: ActivationsConfig) -> Codec:
     """Return the codec of `lossless` or `error_bounded`.
 
     Raises:
-        ConfigError: it is not installed.
+        ConfigError: the codec is not installed.
     """
     if config.name == "lossless":
         return LosslessCodec()

@@ -1,4 +1,4 @@
-"""Bytes that wait in memory for backward, every storage once: two tensors that share one count as one."""
+"""Memory that is saved for backward; a storage that several tensors share counts once."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from torch.utils._pytree import tree_leaves
 
 
 def unique_bytes(tensors: Iterable[Tensor]) -> int:
-    """Return the bytes of the storages that the tensors lie in."""
+    """Return the bytes of the tensors' storages, each storage counted once."""
     storages = {storage._cdata: storage for storage in (tensor.untyped_storage() for tensor in tensors)}
     return sum(storage.nbytes() for storage in storages.values())
 
 
 class LiveBytes(TorchDispatchMode):
-    """Counts, inside a `with`, the bytes of storages that were made in it and are still there.
+    """Context manager that counts the bytes of live storages created in its `with` block.
 
-    A storage counts from the operation that returns it until its last owner lets go, whoever that is: a view,
-    a saved tensor of autograd, a compressed form. What an operation needs only while it runs does not count;
-    on a GPU the allocator's own numbers do, and they are what to trust there.
+    A storage counts from the operation that returns it until its last owner releases it: a view, a tensor
+    saved by autograd, a compressed form. Temporary memory inside an operation does not count. On a GPU the
+    allocator's own statistics include it; trust those there.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.num_bytes = 0
-        """Now."""
+        """Current bytes."""
         self.peak_bytes = 0
-        """At most, so far."""
+        """Maximum bytes so far."""
         self._alive: dict[int, int] = {}
 
     def __torch_dispatch__(
@@ -63,15 +63,15 @@ class LiveBytes(TorchDispatchMode):
 
 
 class KeptBytes:
-    """Bytes of storages that forward passes left for backward, each storage once: mean and largest look.
+    """Mean and maximum bytes that forward passes save for backward, each storage counted once.
 
-    Every `interval` updates one is looked at, the first among them: looking takes some tens of microseconds
-    per operation. Whatever the forward pass made and the loss still needs is counted, compressed or not; the
-    model's parameters were there before, and are not.
+    One of every `interval` updates is measured, starting with the first, since measuring takes tens of
+    microseconds per operation. Everything that the forward pass created and the loss still needs counts,
+    compressed or not. The model's parameters existed before, so they do not count.
     """
 
     def __init__(self, interval: int) -> None:
-        """Look at the updates that `interval` divides."""
+        """Measure the updates whose number is a multiple of `interval`."""
         self._interval = interval
         self._num_looks = 0
         self._total = 0
@@ -79,7 +79,7 @@ class KeptBytes:
 
     @contextmanager
     def look(self, step: int) -> Iterator[None]:
-        """Around the forward pass of update `step`, counted from 0, up to its loss."""
+        """Measure the forward pass of update `step` (counted from 0) up to its loss, if it is due."""
         if step % self._interval:
             yield
             return
@@ -90,7 +90,7 @@ class KeptBytes:
         self._max = max(self._max, live.num_bytes)
 
     def columns(self) -> dict[str, float | int | None]:
-        """The columns of a row: over all looks so far, None before the first."""
+        """Return a row's columns over all measurements so far; None before the first."""
         looked = self._num_looks > 0
         return {
             "kept_bytes_mean": self._total / self._num_looks if looked else None,
@@ -98,9 +98,9 @@ class KeptBytes:
         }
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the sums so far."""
+        """Return the values accumulated so far."""
         return {"num_looks": self._num_looks, "total": self._total, "max": self._max}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from `state`."""
+        """Restore `state`."""
         self._num_looks, self._total, self._max = state["num_looks"], state["total"], state["max"]

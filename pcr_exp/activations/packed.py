@@ -1,4 +1,4 @@
-"""A tensor while nobody needs it: which values are zero, exactly; and the others, as a codec has them."""
+"""Compressed tensors: an exact zero mask, and the values as encoded by a codec."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ from pcr_exp.system.bits import pack_bits, unpack_bits
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Shape, dtype and memory order of a tensor: a channels-last one comes back channels-last."""
+    """Shape, dtype and memory order of a tensor; a channels-last tensor is restored as channels-last."""
 
     shape: torch.Size
     order: tuple[int, ...]
-    """Dimensions from the slowest to the fastest in memory."""
+    """Dimensions from the slowest-varying to the fastest-varying in memory."""
     dtype: torch.dtype
 
     def restore(self, values: Tensor) -> Tensor:
-        """Return values in memory order as the tensor they were."""
+        """Turn values in memory order back into a tensor of the original shape and memory order."""
         return values.view(self.memory_shape).permute([self.order.index(i) for i in range(len(self.order))])
 
     @property
     def memory_shape(self) -> list[int]:
-        """Sizes from the slowest dimension to the fastest."""
+        """Dimension sizes, from the slowest-varying to the fastest-varying."""
         return [self.shape[i] for i in self.order]
 
 
 @dataclass(frozen=True, slots=True)
 class NonZero:
-    """Which values of a tensor are not zero; of a ReLU's result, its mask."""
+    """Bit mask of a tensor's nonzero values; for a ReLU's result, the mask that its backward needs."""
 
     bits: Tensor
     """uint8, one bit per value in memory order."""
     layout: Layout
 
     def flags(self) -> Tensor:
-        """Return bool [n], in memory order."""
+        """Return the mask as bool [n], in memory order."""
         return unpack_bits(self.bits, math.prod(self.layout.shape))
 
     def unpack(self) -> Tensor:
@@ -60,7 +60,7 @@ class Packed:
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of everything that it keeps."""
+        """Size of the mask and the payload in bytes."""
         return unique_bytes([self.nonzero.bits, *self.payload.tensors])
 
     def unpack(self) -> Tensor:
@@ -80,15 +80,15 @@ def pack(tensor: Tensor, codec: Codec, bound: float) -> Packed:
 
 
 def pack_nonzero(tensor: Tensor) -> NonZero:
-    """Keep only which values are not zero."""
+    """Return only the mask of nonzero values."""
     values, layout = in_memory_order(tensor)
     return NonZero(pack_bits((values != 0).flatten()), layout)
 
 
 def in_memory_order(tensor: Tensor) -> tuple[Tensor, Layout]:
-    """Return the tensor with its dimensions permuted so that it is contiguous, and how to undo that.
+    """Return the tensor permuted to be contiguous, and the layout that undoes this.
 
-    A view with gaps is copied; it comes back without gaps.
+    A view with gaps is copied, and restored without gaps.
     """
     strides: tuple[int, ...] = tensor.stride()
     order = tuple(sorted(range(tensor.dim()), key=lambda i: -strides[i]))

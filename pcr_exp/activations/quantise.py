@@ -1,12 +1,12 @@
-"""Our codec: cells of twice the bound, numbered from zero, and the numbers in few bits.
+"""The built-in codec: uniform quantisation to cells of twice the bound, with bit-packed cell numbers.
 
-A value x != 0 falls into cell c = ceil(|x| / 2h) - 1 and decodes to the cell's middle, sign(x) (2c + 1) h. So
-the error is at most h, uniform where values are dense, and a value that is not zero never becomes zero, as it
-would with cells centred at zero (round(x / 2h)): the zeros that are stored are the zeros that decode.
+A value x != 0 falls into cell c = ceil(|x| / 2h) - 1 and decodes to the cell's midpoint, sign(x) (2c + 1) h.
+The error is at most h, and uniform where values are dense. A nonzero value never decodes to zero, as it could
+with cells centred at zero (round(x / 2h)), so exactly the original zeros decode to zero.
 
-Entropy stages that read one code word after the other (Huffman, ANS) decode serially. Here every block of 32
-numbers is given the width of its largest one, and blocks are written bit plane by bit plane: no number waits
-for another, and half a bit per number above the entropy is what that costs.
+Entropy coders such as Huffman and ANS decode code words serially. Here the numbers of each block of 32 have
+the bit width of the largest, and blocks are written bit plane by bit plane. All numbers then decode in
+parallel, at a cost of half a bit per number above the entropy.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 BLOCK = 32
 MAX_WIDTH = 15
-"""Bits of the largest number; widths are written in four bits each."""
+"""Maximum bits per number; each width is stored in four bits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +35,9 @@ class PackedIntegers:
     """The result of `pack_integers`."""
 
     widths: Tensor
-    """uint8: bits per number, two blocks to a byte."""
+    """uint8: bits per number of each block, two blocks per byte."""
     planes: Tensor
-    """uint8: bit 0 of all blocks that have one, then bit 1, and so on; widest blocks first in each."""
+    """uint8: bit 0 of all blocks that have one, then bit 1, and so on; each plane starts with the widest."""
     num_values: int
 
 
@@ -79,7 +79,7 @@ def _widest_first(widths: Tensor) -> Tensor:
 
 
 def _plane_sizes(widths: Tensor) -> list[int]:
-    # How many blocks have a bit 0, a bit 1, ...
+    # Number of blocks that have bit 0, bit 1, and so on.
     counts = torch.bincount(widths, minlength=MAX_WIDTH + 1)
     wider = counts.flip(0).cumsum(0).flip(0)[1:].tolist()
     return [n for n in wider if n]
@@ -99,12 +99,12 @@ NUM_CELLS = 2**MAX_WIDTH
 
 @dataclass(frozen=True, slots=True)
 class Quantised:
-    """Cells of the values that are not zero."""
+    """Cell numbers and signs of the nonzero values."""
 
     cells: PackedIntegers
     half_step: float
     negative: Tensor | None
-    """uint8, one bit for each of these values; None: there is no negative one (behind a ReLU)."""
+    """uint8, one bit per nonzero value; None if no value is negative, as after a ReLU."""
     dtype: torch.dtype
 
     @property
@@ -121,10 +121,10 @@ class Quantised:
 
 
 class QuantiseCodec:
-    """Bounded error on any device; exact where the bound is too small to gain anything."""
+    """Error-bounded codec for any device; lossless where the bound is too small to save memory."""
 
     def encode(self, values: Tensor, nonzero: Tensor, bound: float) -> Quantised | Exact:
-        """Encode; `Exact` for values that are not finite, or above 2 ** 16 bounds."""
+        """Encode; return `Exact` if a value is not finite or reaches 2 ** 16 half steps, or if all are 0."""
         kept = values[nonzero]
         if not len(kept):
             return Exact(kept)
@@ -138,32 +138,32 @@ class QuantiseCodec:
 
 
 def quantise(values: Tensor, half_step: float) -> Tensor:
-    """Return the cells, int16 [n], of values that are not zero and below 2 ** 16 half steps."""
+    """Return the cell numbers, int16 [n], of nonzero values below 2 ** 16 half steps in magnitude."""
     return (values.abs() / (2 * half_step)).ceil_().sub_(1).clamp_(0, NUM_CELLS - 1).to(torch.int16)
 
 
 def dequantise(cells: Tensor, half_step: float, dtype: torch.dtype) -> Tensor:
-    """Return the cells' middles, without sign."""
+    """Return the unsigned midpoints of cells."""
     return cells.to(dtype).mul_(2).add_(1).mul_(half_step)
 
 
 def half_step(bound: float, largest: float, rms: float, dtype: torch.dtype) -> float:
-    """Return half the width of a cell that keeps errors within `bound`, rounding included.
+    """Return half the cell width that keeps errors within `bound`, rounding included.
 
-    Never more than half of `rms`: cells wider than the data would move all values to one side, which no error
-    model of symmetric errors describes, and would hardly be smaller.
+    It is at most half of `rms`. Cells wider than the data would shift all values in one direction, which a
+    model of symmetric errors does not describe, and would hardly compress better.
 
     Args:
-        bound: Largest error allowed.
-        largest: Of the values' magnitudes.
-        rms: Root mean square of the values that are not zero.
-        dtype: That values are decoded to.
+        bound: Maximum absolute error.
+        largest: Largest magnitude of the values.
+        rms: Root mean square of the nonzero values.
+        dtype: Type that values are decoded to.
     """
-    # Division, two products and the step itself are each rounded once, and then the result, to `dtype`.
+    # The division, two products and the step itself are each rounded once, then the result to `dtype`.
     computing = 4 * torch.finfo(_exact_enough(dtype)).eps / 2
     storing = 0.0 if dtype is _exact_enough(dtype) else torch.finfo(dtype).eps / 2
     slack = (computing + storing) * (largest + bound)
-    # The original is a number of `dtype` itself, so rounding to `dtype` at most doubles an error.
+    # The original is representable in `dtype`, so rounding to `dtype` at most doubles an error.
     return min(max(bound - slack, 0.48 * bound), 0.5 * rms)
 
 
@@ -173,7 +173,7 @@ def _exact_enough(dtype: torch.dtype) -> torch.dtype:
 
 @dataclass(kw_only=True, slots=True)
 class QuantiseConfig(ActivationsConfig):
-    """No settings but the bounds, which the codec is given with the values."""
+    """Settings for the `quantise` codec: none of its own, since `encode` receives the error bound."""
 
     name: str = "error_bounded"
     codec: str = "quantise"
@@ -181,5 +181,5 @@ class QuantiseConfig(ActivationsConfig):
 
 @register("activations.codec", "quantise", QuantiseConfig)
 def open_quantise(config: QuantiseConfig) -> QuantiseCodec:  # noqa: ARG001
-    """Everything that it needs comes with the values."""
+    """Return the quantising codec, which needs no settings."""
     return QuantiseCodec()

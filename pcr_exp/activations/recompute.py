@@ -1,4 +1,4 @@
-"""Computing again instead of keeping: blocks keep their input and run twice (Chen et al. 2016)."""
+"""Activation checkpointing: blocks save only their input and run again in backward (Chen et al. 2016)."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from torch.utils.checkpoint import checkpoint
 from pcr_exp.activations.hooks import convolutions
 from pcr_exp.errors import ConfigError
 
-# Modules that compute nothing of their own: they run their children in turn, or leave that to another one.
+# Containers: nn.Sequential only runs its children in order; nn.ModuleList and others define no forward.
 _CHAINS = (nn.Sequential.forward, nn.Module.forward)
 
 
 def blocks(model: nn.Module) -> dict[str, nn.Module]:
-    """Return the outermost modules below `model`, by name, that compute with two convolutions or more.
+    """Return, by name, the outermost modules below `model` that contain at least two convolutions.
 
-    Chains of modules are looked into: a block is what has a forward of its own (ResNet's basic block,
-    ShuffleNet's unit), so that keeping only its input saves what lies within.
+    A block has a forward of its own (ResNet's basic block, ShuffleNet's unit). Saving only its input avoids
+    saving the tensors inside it. Containers are not blocks; their children are searched.
     """
     found: dict[str, nn.Module] = {}
 
@@ -40,13 +40,13 @@ def blocks(model: nn.Module) -> dict[str, nn.Module]:
 
 
 class RecomputedBlocks:
-    """Lets every block of a model forget what it computed, while gradients are recorded."""
+    """Checkpointing of every block of a model, active in training mode while gradients are recorded."""
 
     def __init__(self, model: nn.Module) -> None:
         """Wrap the blocks of `model`.
 
         Raises:
-            ConfigError: it has none.
+            ConfigError: the model has no blocks.
         """
         self._blocks = list(blocks(model).values())
         if not self._blocks:
@@ -58,7 +58,7 @@ class RecomputedBlocks:
             block.forward = partial(_forward, block, block.forward)
 
     def remove(self) -> None:
-        """Leave the model as it was."""
+        """Unwrap the blocks."""
         for block in self._blocks:
             del block.forward
 
@@ -77,8 +77,8 @@ def _contexts(block: nn.Module) -> tuple[Any, Any]:
 
 @contextmanager
 def _running_statistics_kept(block: nn.Module) -> Iterator[None]:
-    # The second forward sees the same batch: its statistics shall not count twice. With momentum 0 a batch
-    # norm normalises as before and moves nothing but its counter.
+    # The second forward sees the same batch, whose statistics must not count twice. With momentum 0 a batch
+    # norm normalises as before and changes only its counter, which is restored afterwards.
     norms = [module for module in block.modules() if isinstance(module, _NormBase)]
     momenta = [norm.momentum for norm in norms]
     counters = [None if (n := norm.num_batches_tracked) is None else n.clone() for norm in norms]

@@ -1,7 +1,7 @@
-"""SZ3 through pysz (extra `sz`): the compressor of the paper's family, on the CPU.
+"""SZ3 through pysz (extra `sz`), on the CPU: a compressor of the family that the paper uses.
 
-It proves ratios and accuracy, not speed: tensors go to the host and back. SZ does not keep zeros; here they
-are stored beside it (`pcr_exp.activations.packed`) and put back.
+It serves to measure compression ratios and accuracy, not speed, since tensors are copied to the host and
+back. SZ does not preserve zeros, so decoding restores them from the mask of `pcr_exp.activations.packed`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MAX_DIMENSIONS = 4
 
 @dataclass(frozen=True, slots=True)
 class SzStream:
-    """A whole tensor in SZ3's form, zeros included."""
+    """A whole tensor compressed by SZ3, zeros included."""
 
     stream: Tensor
     """uint8, on the host."""
@@ -45,13 +45,13 @@ class SzStream:
 
 
 class SzCodec:
-    """SZ3 with an absolute bound."""
+    """SZ3 with an absolute error bound."""
 
     def __init__(self) -> None:
         """Check that pysz can be imported.
 
         Raises:
-            ConfigError: it cannot.
+            ConfigError: pysz cannot be imported.
         """
         try:
             import pysz  # noqa: F401
@@ -62,24 +62,24 @@ class SzCodec:
             ) from error
 
     def encode(self, values: Tensor, nonzero: Tensor, bound: float) -> SzStream | Exact:
-        """Encode; `Exact` for an empty tensor and for values that are not finite."""
+        """Encode with SZ3; return `Exact` if the tensor is empty or has a non-finite value."""
         from pysz import sz, szConfig, szErrorBoundMode
 
         if not values.numel() or not bool(values.isfinite().all()):
             return Exact(values[nonzero])
         config = szConfig()
         config.errorBoundMode = szErrorBoundMode.ABS
-        # Half precision: the result is rounded once more, which at most doubles an error.
+        # The decoded result is rounded to half precision, which at most doubles an error.
         halves = values.dtype not in (torch.float32, torch.float64)
         config.absErrorBound = bound / 2 if halves else bound
         host = values.cpu().float() if halves else values.cpu()
         stream, _ = sz.compress(host.view(_at_most_four(tuple(host.shape))).numpy(), config)
-        # A copy: the library may have reserved more than it used.
+        # Copy, because the library may have allocated more than it used.
         return SzStream(torch.from_numpy(stream).clone(), values.dtype)
 
 
 def _at_most_four(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape in one to four dimensions, which SZ3 takes."""
+    """Return the shape in one to four dimensions, as SZ3 requires, with leading ones merged."""
     if len(shape) <= _MAX_DIMENSIONS:
         return shape or (1,)
     last = shape[1 - _MAX_DIMENSIONS :]
@@ -88,7 +88,7 @@ def _at_most_four(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 @dataclass(kw_only=True, slots=True)
 class SzConfig(ActivationsConfig):
-    """No settings but the bounds, which the codec is given with the values."""
+    """Settings for the `sz` codec: none of its own, since `encode` receives the error bound."""
 
     name: str = "error_bounded"
     codec: str = "sz"
@@ -96,5 +96,5 @@ class SzConfig(ActivationsConfig):
 
 @register("activations.codec", "sz", SzConfig)
 def open_sz(config: SzConfig) -> SzCodec:  # noqa: ARG001
-    """SZ3 is asked for as it comes."""
+    """Return the SZ3 codec, which needs no settings."""
     return SzCodec()

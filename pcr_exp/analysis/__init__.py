@@ -1,5 +1,5 @@
-"""Finished runs and measurements as tables and figures: accuracy, quality, tolerance, throughput, plan.
+"""Tables and figures of finished runs and measurements: accuracy, quality, tolerance, throughput, plans.
 
-`report.write_report` writes all that a folder of runs allows. `frame` has the runs as rows, `style`, `marks`
-and `figure` what figures share, `tables` what tables share.
+`report.write_report` writes every table and figure that a folder of runs has data for. `frame` holds the runs
+as rows. Figures share `style`, `marks` and `figure`; tables share `tables`.
 """

@@ -1,4 +1,4 @@
-"""Scan levels in figures: accuracy against time and epochs, and what each run took."""
+"""Figures of scan levels: accuracy against time and against epochs."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ from pcr_exp.analysis.tables import kilobytes, with_unit
 SECONDS_LABEL = with_unit("training + data wait", "train_s")
 _SUBTITLE_LETTERS = 55
 _ROOM, _LEAST_SPAN = 0.06, 0.05
-"""Above and below all values, as a share of what they span; and what they span at least."""
+"""Space above and below all values, as a share of their range; and the least range assumed."""
 BANDS = "bands: 95 % intervals of means over seeds"
 
 
 def draw_scan_levels(ax: Axes, rows: pd.DataFrame, x: str, y: str) -> None:
-    """`y` against `x` for every scan level: the mean over its runs, in a band that is its 95 % interval.
+    """Draw `y` against `x` for every scan level: the mean over its runs, in a band of its 95 % interval.
 
-    The mean of both, and the interval of y (`statistics.half_width`), are taken at each epoch that all seeds
-    of the level have evaluated; a level's legend entry gives the mean bytes that it reads per image, and says
-    so where it is of one run among means of more. Bands may leave the axes, which hold every run.
+    Means of x and y, and intervals of y (`statistics.half_width`), are taken at each epoch that all runs of
+    the level have evaluated. A legend entry gives the level's mean bytes per image. It marks a single run if
+    other levels have several. The axes show every run, but bands may leave them.
     """
     _show_all(ax, rows[y])
     most = rows.groupby("scan")["run_id"].nunique().max()
@@ -72,7 +72,7 @@ def draw_scan_levels(ax: Axes, rows: pd.DataFrame, x: str, y: str) -> None:
 
 
 def _image_bytes(level: ScanLevel, runs: pd.DataFrame) -> float:
-    """Mean bytes read per image; of a level whose echoed repeats read on, with what those read."""
+    """Return mean bytes read per image; if echoed repeats read further scans, these are included."""
     if READ_ON not in level.label:
         return float(runs["mean_image_bytes"].mean())
     ends = runs[runs["epoch"] == runs["epoch"].max()]
@@ -80,13 +80,13 @@ def _image_bytes(level: ScanLevel, runs: pd.DataFrame) -> float:
 
 
 def _show_all(ax: Axes, values: pd.Series) -> None:
-    """Limits that hold all values, and not the bands around their means."""
+    """Set limits that contain all values, but not the bands around their means."""
     room = _ROOM * max(values.max() - values.min(), _LEAST_SPAN)
     ax.set_ylim(values.min() - room, values.max() + room)
 
 
 def _hold_lines(ax: Axes) -> None:
-    """Widen the limits to hold the lines of targets and of guessing, which have names in the margin."""
+    """Widen the limits to contain the lines of targets and chance levels, which are named in the margin."""
     heights = [
         float(np.asarray(line.get_ydata())[0])
         for line in ax.lines
@@ -98,7 +98,7 @@ def _hold_lines(ax: Axes) -> None:
 
 
 def mean_over_seeds(level: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
-    """Mean x and y per epoch, over the epochs that every run of the level has."""
+    """Return mean x and y per epoch, over the epochs that every run of the level has."""
     num_runs = level["run_id"].nunique()
     by_epoch = level.groupby("epoch")
     mean = by_epoch[sorted({x, y} - {"epoch"})].mean().reset_index()
@@ -106,22 +106,22 @@ def mean_over_seeds(level: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
 
 
 def draw_time_to_accuracy(curves: pd.DataFrame) -> Figure:
-    """Time to accuracy of evaluation rows (`eval_curves`), one panel per dataset, label and model.
+    """Draw time to accuracy from evaluation rows (`eval_curves`), one panel per dataset, label and model.
 
-    x is train_s + wait_s + probe_s: evaluation is off the clock. Runs whose seconds may not be said are left
-    out (`with_seconds`); there must be others.
+    x is train_s + wait_s + probe_s; evaluation time does not count. Runs whose seconds may not be shown are
+    left out (`with_seconds`); at least one run must remain.
     """
     return draw_accuracy(with_seconds(curves), "seconds", SECONDS_LABEL)
 
 
 def with_seconds(curves: pd.DataFrame) -> pd.DataFrame:
-    """The rows of `eval_curves` whose time may be said, with it in a column `seconds`."""
+    """Return the rows of `eval_curves` whose time may be shown, with a column `seconds`."""
     timed = curves[curves["timing_excluded_because"] == ""]
     return timed.assign(seconds=seconds_of(timed))
 
 
 def draw_accuracy(curves: pd.DataFrame, x: str, x_label: str) -> Figure:
-    """Validation score against the column `x`, with each panel's target and what guessing reaches."""
+    """Draw the validation score against the column `x`, with each panel's target and chance level."""
     with style():
         facts = [part for panel in per_panel(curves) for part in few_levels(*panel)]
         figure, axes = panels(len(facts))
@@ -133,9 +133,9 @@ def draw_accuracy(curves: pd.DataFrame, x: str, x_label: str) -> Figure:
 
 
 def few_levels(title: str, subtitle: str, rows: pd.DataFrame) -> list[tuple[str, str, pd.DataFrame]]:
-    """A panel as it is, or, of more than MAX_CURVES scan levels, static levels and policies apart.
+    """Return a panel unchanged, or split more than MAX_CURVES scan levels into static levels and policies.
 
-    Policies are drawn beside the baseline, at most MAX_CURVES in a panel.
+    Policies are drawn together with the baseline, at most MAX_CURVES curves in a panel.
     """
     levels = [level for level, _ in scan_levels(rows)]
     if len(levels) <= MAX_CURVES:
@@ -148,13 +148,13 @@ def few_levels(title: str, subtitle: str, rows: pd.DataFrame) -> list[tuple[str,
 
 
 def _even_parts(labels: list[str], most: int) -> list[list[str]]:
-    """As few parts of at most `most` as there must be, about equally long."""
+    """Split labels into the fewest parts of at most `most` labels, with about equal lengths."""
     step = -(-len(labels) // max(1, -(-len(labels) // most)))
     return [labels[i : i + step] for i in range(0, len(labels), step or 1)]
 
 
 def _finish(figure: Figure, facts: list[tuple[str, str, pd.DataFrame]]) -> None:
-    """Room for the legends below panels, and what all panels share in a footer."""
+    """Make space for the legends below panels, and explain bands in the footer."""
     num_rows = figure.axes[0].get_subplotspec().get_gridspec().nrows  # type: ignore[union-attr]
     in_legends = 1 + max(-(-rows["scan"].nunique() // 2) for _, _, rows in facts)
     lines = in_legends + max(len(subtitle) // _SUBTITLE_LETTERS for _, subtitle, _ in facts)
@@ -165,7 +165,7 @@ def _finish(figure: Figure, facts: list[tuple[str, str, pd.DataFrame]]) -> None:
 
 
 def draw_accuracy_panel(ax: Axes, rows: pd.DataFrame, x: str, x_label: str) -> None:
-    """One panel of `draw_accuracy`, without its title."""
+    """Draw one panel of `draw_accuracy`, without its title."""
     draw_scan_levels(ax, rows, x, "val_score")
     for target in sorted(rows["target_score"].unique()):
         target_line(ax, target)
@@ -179,7 +179,7 @@ def draw_accuracy_panel(ax: Axes, rows: pd.DataFrame, x: str, x_label: str) -> N
 
 
 def draw_accuracy_vs_epoch(curves: pd.DataFrame) -> Figure:
-    """Validation score against completed epochs (`eval_curves`), same panels as time to accuracy."""
+    """Draw validation score over completed epochs (`eval_curves`), in panels as for time to accuracy."""
     figure = draw_accuracy(one_run_per_seed(curves), "epoch", "epochs completed")
     for ax in figure.axes:
         ax.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -187,10 +187,10 @@ def draw_accuracy_vs_epoch(curves: pd.DataFrame) -> Figure:
 
 
 def per_panel(curves: pd.DataFrame) -> Iterator[tuple[str, str, pd.DataFrame]]:
-    """(title, subtitle, rows) of every group of comparable runs, in the order of GROUP_KEYS.
+    """Yield (title, subtitle, rows) for every group of comparable runs, in the order of GROUP_KEYS.
 
-    Runs of unlike `timing`, if the rows have it, are panels of their own. The setting and the hardware are
-    named where two panels differ in nothing else; such panels stand in the order of those names.
+    If rows have a column `timing`, runs that differ in it get separate panels. The subtitle names the setting
+    and the hardware where two panels differ in nothing else; such panels are sorted by subtitle.
     """
     found = list(_panels_by_key(curves))
     *named, _ = GROUP_KEYS
@@ -215,5 +215,5 @@ def _panels_by_key(curves: pd.DataFrame) -> Iterator[tuple[str, str, pd.DataFram
 
 
 def _setting_words(rows: pd.DataFrame, setting: str) -> str:
-    """In what it differs (`distinguishing.with_settings`), or its key where that was not looked at."""
+    """Return how the setting differs (`distinguishing.with_settings`), or its key without that column."""
     return str(rows["told_apart"].iloc[0]) if "told_apart" in rows else f"setting {setting}"

@@ -1,7 +1,7 @@
-"""The caption of every figure: its subject, data, task and model; n, hardware and storage.
+"""Figure captions: subject, data, task and model; n, hardware and storage.
 
-All of it is read from runs' files, or from the json beside a measurement; `figure.save_figure` takes no
-figure without it.
+All facts come from the files of runs, or from the JSON file of a measurement. `figure.save_figure` requires a
+caption.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from pcr_exp.analysis.tables import span, task_title
 from pcr_exp.config.describe import storage_label
 
 NOT_TIMED = "no storage: nothing was timed"
-"""Storage, where what is drawn does not depend on it."""
+"""Storage in the caption of a figure whose values do not depend on it."""
 MAX_NAMED = 3
-"""Tasks that a title names; panels of more say theirs."""
+"""Most tasks that a title names; above that, the title counts them and the panels name them."""
 _UNLIMITED = "unlimited"
 NOT_RECORDED = "hardware not recorded"
 
@@ -29,19 +29,19 @@ class Caption:
     """The title above a figure's panels, and the facts below them."""
 
     shows: str
-    """The subject: `Accuracy over time`."""
+    """The subject, such as `Accuracy over time`."""
     of: tuple[str, ...]
-    """Data, task, model and input size (`task_words`); of what has no task, data and size."""
+    """Data, label, model and input size of each task (`task_words`); without a task, data and size."""
     n: str
-    """How often it was measured: `n = 3 seeds`."""
+    """The number of measurements, such as `n = 3 seeds`."""
     hardware: str
     storage: str
 
     def __post_init__(self) -> None:
-        """Refuse a caption that leaves something out.
+        """Reject a caption that leaves something out.
 
         Raises:
-            ValueError: a part of it is empty.
+            ValueError: a field, or an entry of `of`, is empty.
         """
         for field in fields(self):
             if not getattr(self, field.name) or not all(self.of):
@@ -51,7 +51,7 @@ class Caption:
 
     @property
     def title(self) -> str:
-        """The subject, and below it the tasks."""
+        """The subject, with the tasks below it."""
         named = "\n".join(self.of) if len(self.of) <= MAX_NAMED else f"{len(self.of)} tasks"
         return f"{self.shows}\n{named}"
 
@@ -62,17 +62,17 @@ class Caption:
 
 
 def task_words(dataset: str, label: str, model: str, image_px: int) -> str:
-    """`cars · make · resnet18 · 128 px`: what learns what, and the side of its crops."""
+    """Return dataset, label, model and crop side as `cars · make · resnet18 · 128 px`."""
     return f"{task_title(dataset, label, model)} · {image_px} px"
 
 
 def of_runs(frame: pd.DataFrame, shows: str, rows: pd.DataFrame | None = None) -> Caption:
-    """The caption of a figure of runs.
+    """Return the caption of a figure of runs.
 
     Args:
         frame: `frame.run_frame` of one run or more.
-        shows: What is drawn.
-        rows: What is drawn, if it has `run_id`: of the frame, runs that are in it count alone.
+        shows: The subject of the figure.
+        rows: The drawn rows. If they have a column `run_id`, the caption covers these runs only.
     """
     if rows is not None and "run_id" in rows:
         frame = frame[frame["run_id"].isin(rows["run_id"])]
@@ -87,7 +87,7 @@ def of_runs(frame: pd.DataFrame, shows: str, rows: pd.DataFrame | None = None) -
 
 
 def hardware_words(measured: Mapping[str, Any]) -> str:
-    """The processor of a measurement, read from the json beside it."""
+    """Return the processor of a measurement from the contents of its JSON file, or NOT_RECORDED."""
     processor = measured.get("gpu") or measured.get("cpu") or measured.get("hardware")
     if not processor:
         return NOT_RECORDED
@@ -100,7 +100,7 @@ def _one_core(hardware: str) -> str:
 
 
 def storage_words(config: Mapping[str, Any]) -> str:
-    """`storage hdd (150 MiB/s, 8 ms seek)`, of a configuration with a group `storage`."""
+    """Return `storage hdd (150 MiB/s, 8 ms seek)` for a configuration with a group `storage`."""
     return _storage_words(storage_label(config["storage"]))
 
 
@@ -109,13 +109,13 @@ def _storage_words(label: str) -> str:
 
 
 def _places(frame: pd.DataFrame) -> str:
-    """Each storage, and of several processes each network between them."""
+    """Describe every storage and, for runs with several processes, every network between them."""
     networks = _each(frame.loc[frame["world_size"] > 1, "network"])
     return _each(map(_storage_words, frame["storage"])) + (f"; network {networks}" if networks else "")
 
 
 def repeats_words(frame: pd.DataFrame) -> str:
-    """How many seeds, or folds, each setting and scan level has, of `frame.run_frame`."""
+    """Return how many seeds or folds each setting and scan level has, for rows of `frame.run_frame`."""
     repeats = frame[["setting", "scan", "seed", "fold"]].drop_duplicates()
     counts = repeats.value_counts(["setting", "scan"])
     word = "fold" if (repeats["fold"] != "").any() else "seed"
@@ -124,5 +124,5 @@ def repeats_words(frame: pd.DataFrame) -> str:
 
 
 def _each(words: Iterable[str]) -> str:
-    """Each once, in their order."""
+    """Join the distinct words in their order."""
     return " / ".join(dict.fromkeys(words))

@@ -27,7 +27,7 @@ from pcr_exp.analysis.tables import (
 from pcr_exp.errors import RunError
 
 SIDE_BY_SIDE = ["dataset", "label", "model", "storage", "scan"]
-"""Columns that runs share which are compared."""
+"""Columns that compared runs share."""
 _FACTS = ["majority_share", "headline"]
 _WIDTH_IN, _LINE_IN, _AROUND_IN = 6.8, 0.36, 1.6
 COMPARISON_COLUMNS = [
@@ -37,16 +37,16 @@ COMPARISON_COLUMNS = [
 
 
 def compare_setting(runs: pd.DataFrame, key: str, reference: str) -> pd.DataFrame:
-    """One row per dataset, label, model, storage, scan and value of a configuration key.
+    """Return one row per dataset, label, model, storage, scan and value of a configuration key.
 
-    `score` is the headline of the finished model, over seeds. `difference` is that less the score of
-    the same seed at the value `reference`: mean over the seeds that have both, and half its 95 % interval.
+    `score` is the primary metric of the finished model, over seeds. `difference` is this score minus that of
+    the same seed at the value `reference`: the mean over seeds that have both, and half its 95 % interval.
 
     Args:
-        runs: `run_frame` of them.
-        key: dotted, as on the command line: `loader.decode`; or a group, `activations`, whose values are the
-            names of its options, with the settings in which runs of one name differ.
-        reference: the value that the others are compared with, as text.
+        runs: `run_frame` of the runs to compare.
+        key: A dotted key, as on the command line (`loader.decode`), or a group (`activations`). A group's
+            values are its option names, with the settings in which runs of one name differ.
+        reference: The value to compare the others with, as text.
 
     Raises:
         RunError: a run has no such key, none has the reference, or two differ in something else.
@@ -56,7 +56,7 @@ def compare_setting(runs: pd.DataFrame, key: str, reference: str) -> pd.DataFram
     if frame.empty or reference not in set(frame["value"]):
         found = sorted(set(frame["value"])) if len(frame) else "no finished run"
         raise RunError(f"compare={key} reference={reference}: no run has this value; found {found}.")
-    # Runs that differ in workers or hardware alone learned the same: one of them counts.
+    # Runs that differ in workers or hardware alone learned the same, so only one of them counts.
     repeat = [*SIDE_BY_SIDE, "value", *repeat_of(frame)]
     frame = frame.drop_duplicates([*repeat, "setting"])
     twice = frame[frame.duplicated(repeat, keep=False)]
@@ -76,7 +76,7 @@ def compare_setting(runs: pd.DataFrame, key: str, reference: str) -> pd.DataFram
 
 
 def comparison_to_markdown(table: pd.DataFrame, key: str, reference: str) -> str:
-    """The table for people; differences in percentage points."""
+    """Return the comparison as a Markdown table, with differences in percentage points."""
     notes = Footnotes()
 
     def difference(row: Mapping[Any, Any]) -> str:
@@ -107,7 +107,7 @@ def _value(run: Mapping[Any, Any], key: str) -> Any:
 
 
 def _as_text(values: Sequence[Any]) -> list[str]:
-    """`error_bounded, error_model=paper` for a group of settings; anything else as it is."""
+    """Format values: a group of settings as `error_bounded, error_model=paper`, anything else as it is."""
     groups = [value for value in values if isinstance(value, Mapping)]
     return [
         ", ".join([str(value.get("name")), *changed_settings(value, groups)])
@@ -118,9 +118,9 @@ def _as_text(values: Sequence[Any]) -> list[str]:
 
 
 def draw_comparison(table: pd.DataFrame, reference: str) -> Figure:
-    """Points against the reference of the same seed: a panel per SIDE_BY_SIDE, a line per other value.
+    """Draw points against the reference of the same seed: a panel per SIDE_BY_SIDE, a line per other value.
 
-    Of `compare_setting`; whiskers are 95 % intervals.
+    `table` is the result of `compare_setting`; whiskers are 95 % intervals.
     """
     drawn = [
         (title, group, rows[rows["value"] != reference])

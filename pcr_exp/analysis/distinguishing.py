@@ -1,4 +1,4 @@
-"""Words for titles of figures and tables: input size, and the settings in which runs differ."""
+"""Text that distinguishes runs in titles: their input size, and the settings in which they differ."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from pcr_exp.analysis.frame import SCAN_AND_SEED, without
 from pcr_exp.runs.identity import differences
 
 _NEVER_NAMED = ("seed", "dataset", "storage")
-"""Groups that titles and legends say anyway."""
+"""Configuration groups that titles and legends state anyway."""
 _AS_OTHERS = "as it is"
 READ_ON = " then "
-"""In the name of a level whose echoed repeats read the next scans."""
+"""Joins the first and the last group in the name of a level whose echoed repeats read further scans."""
 
 
 def with_settings(rows: pd.DataFrame, frame: pd.DataFrame) -> pd.DataFrame:
-    """Rows of runs or evaluations with two columns more, and levels that read on called so.
+    """Return rows of runs or evaluations with two added columns and a more detailed `scan`.
 
-    * `image_px`: the side of the crops that are trained on.
-    * `told_apart`: in what a run's setting differs from others of its dataset, label, model and storage,
-      such as `gradients=threelc, epochs=2`; empty where there is no other.
-    * `scan` of a run whose echoed repeats read the next scans: `group_2 then 5` for what is read at first and
-      at last.
+    * `image_px`: the side of the training crops, in pixels.
+    * `told_apart`: how a run's setting differs from others of its dataset, label, model and storage, such as
+      `gradients=threelc, epochs=2`; empty if there is no other.
+    * `scan`: for a run whose echoed repeats read further scans, the first and the last group that are read,
+      as `group_2 then 5`.
 
     Args:
-        rows: With GROUP_KEYS and `scan`.
-        frame: `run_frame` of all runs that they are of.
+        rows: Rows with GROUP_KEYS and `scan`.
+        frame: `run_frame` with all of their runs.
     """
     settings = frame[frame["setting"].isin(rows["setting"])].drop_duplicates("setting", keep="last")
     configs = dict(zip(settings["setting"], settings["config"], strict=True))
@@ -43,11 +43,11 @@ def with_settings(rows: pd.DataFrame, frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def setting_words(frame: pd.DataFrame, less: Iterable[str] = SCAN_AND_SEED) -> dict[str, str]:
-    """By `setting`, in what it differs from those of the same dataset, label, model and storage.
+    """Return how each `setting` differs from others of the same dataset, label, model and storage.
 
     Args:
-        frame: `run_frame`, or a page's of it.
-        less: What its settings do not stand for.
+        frame: `run_frame`, or a page's version of it.
+        less: Groups and dotted keys that `setting` leaves out.
     """
     words: dict[str, str] = {}
     for _, alike in frame.groupby(["dataset", "label", "model", "storage"]):
@@ -58,11 +58,11 @@ def setting_words(frame: pd.DataFrame, less: Iterable[str] = SCAN_AND_SEED) -> d
 def titles_apart(
     sections: Sequence[tuple[str, Mapping[str, Any]]], words: Mapping[str, str] | None = None
 ) -> list[str]:
-    """The titles of a page's sections, no two alike: each says in what it differs from those of its title.
+    """Return the titles of a page's sections, made unique by the keys in which equal titles differ.
 
     Args:
-        sections: A title, and the values of the keys that the section's rows share, `setting` among them.
-        words: By setting, as `setting_words` has them; one that is missing is called by its key.
+        sections: Each title, with the values of the keys that the section's rows share, among them `setting`.
+        words: Description of each setting (`setting_words`). Titles still equal get their setting's key.
     """
     titles = []
     for title, group in sections:
@@ -79,13 +79,13 @@ def titles_apart(
 
 
 def words_of(sciences: Mapping[str, Mapping[str, Any]], less: Iterable[str] = ()) -> dict[str, str]:
-    """By setting, in what its `scientific_part` differs from the others: names of options, changed values.
+    """Return how each setting's `scientific_part` differs from the others: option names, changed values.
 
-    Groups and dotted keys of `less` are passed over.
+    Groups and dotted keys in `less` are ignored.
     """
     if len(sciences) < 2:
         return dict.fromkeys(sciences, "")
-    # Of a dataset nothing but how it is augmented differs.
+    # Of the dataset's settings, only the augmentation distinguishes runs.
     parts = {
         setting: without({**science, "augment": (science.get("dataset") or {}).get("augment")}, less)
         for setting, science in sciences.items()
@@ -110,7 +110,7 @@ def _words(group: str, part: Mapping[str, Any], parts: Iterable[Mapping[str, Any
 
 
 def changed_settings(value: Mapping[str, Any], others: Iterable[Mapping[str, Any]]) -> list[str]:
-    """`error_model=paper`: the settings in which a group differs from others of the same name."""
+    """Return the settings in which a group differs from others of the same name, as `error_model=paper`."""
     alike = [other for other in others if other.get("name") == value.get("name")]
     return [f"{key}={value[key]}" for key in value if any(other.get(key) != value[key] for other in alike)]
 

@@ -1,4 +1,4 @@
-"""Trained networks at every scan group: rows on disk, the table of what is lost, the matrix, and the page."""
+"""Evaluations of trained networks at every scan group: rows on disk, table of losses, matrix and page."""
 
 from __future__ import annotations
 
@@ -41,16 +41,16 @@ from pcr_exp.system.words import counted
 from pcr_exp.training.task import area_under_roc, headline_called
 
 _APART = 0.09
-"""Distance of the points of top-1 and top-5 from their group, to either side."""
+"""Horizontal distance of the points of top-1 and top-5 from their group, to either side."""
 
 
 def draw_losses(table: pd.DataFrame) -> Figure:
-    """A panel per decode mode: points lost at every scan group.
+    """Draw the points lost at every scan group, one panel per decode mode.
 
-    Of top-1 (filled) and top-5 (hollow), or of the headline of tasks that have neither.
+    The points are of top-1 (filled) and top-5 (hollow), or of the primary metric of tasks that have neither.
 
     Args:
-        table: Of one network, as `table.level_table` makes it.
+        table: Rows of one network, from `level_table`.
     """
     progressive = table[table["encoding"] == "pcr"]
     full = table[table["encoding"] == "baseline"].iloc[0]
@@ -74,7 +74,7 @@ def draw_losses(table: pd.DataFrame) -> Figure:
 
 
 def _drawn(table: pd.DataFrame) -> list[tuple[str, float, str]]:
-    """Measures, their places beside a group, and their words."""
+    """Return the drawn measures, each with its horizontal offset from the group and its name in text."""
     if "top1" in table:
         return [("top1", -_APART, "top-1"), ("top5", _APART, "top-5")]
     (headline,) = (name for name in _HEADLINES if name in table)
@@ -109,9 +109,9 @@ def _draw_points(ax: Axes, rows: pd.DataFrame) -> None:
 
 
 def draw_matrix(matrix: pd.DataFrame, headline_words: str) -> Figure:
-    """A heat map per decode mode: rows are what was trained at, columns what was tested at.
+    """Draw one heat map per decode mode: rows are training levels, columns are test levels.
 
-    `matrix` is as `table.matrix_table` makes it.
+    `matrix` comes from `matrix_table`.
     """
     modes = sorted(matrix.loc[matrix["encoding"] == "pcr", "decode"].unique())
     trained = sorted(matrix["trained_on"].unique(), key=lambda label: level_called(label).place)
@@ -153,18 +153,18 @@ MATRIX_COLUMNS = ["trained_on", *LEVEL_COLUMNS, "n_seeds", "score", "score_min",
 
 
 def level_table(scores: pd.DataFrame) -> pd.DataFrame:
-    """TABLE_COLUMNS: one row per network and level.
+    """Return a table of TABLE_COLUMNS with one row per network and level.
 
-    `<measure>_difference` is the mean over images of the level's score less that of the original image, and
-    `_ci95` half of its 95 % interval: pairs of one image, Student's t. `balanced_accuracy` is the mean of the
-    recalls of the classes that have an image. `auc` is there where the scores have margins.
+    `<measure>_difference` is the mean over images of the score at this level minus the score of the original
+    image. `_ci95` is half its 95 % interval (Student's t, paired by image). `balanced_accuracy` is the mean
+    recall of the classes that have an image. `auc` is present if the scores have margins.
 
-    Of sets and numbers, `mean_ap`, or `r2` and `mae` (in the label's unit), stand in place of top1, top5 and
-    balanced_accuracy; half the interval of `mean_ap` and `r2` is that of resampled images.
+    For multi-label tasks `mean_ap`, and for regression `r2` and `mae` (in the label's unit), replace top1,
+    top5 and balanced_accuracy. The intervals of `mean_ap` and `r2` come from resampled images.
     """
     rows: list[dict[str, Any]] = []
     measures, judged = MEASURES if "top1" in scores else ("loss",), _judged(scores)
-    # Scores of older measurements call the baseline group 1.
+    # Older measurements store the baseline as group 1.
     scores = scores.assign(group=scores["group"].mask(scores["encoding"] == "baseline", NO_GROUP))
     for (name, trained_on, seed), of_model in scores.groupby(MODEL_COLUMNS, sort=True):
         reference = of_model[of_model["encoding"] == "baseline"].set_index("image")
@@ -193,7 +193,7 @@ def _judged(scores: pd.DataFrame) -> str:
 
 
 def _headline_lost(headline: str, images: pd.DataFrame, originals: pd.DataFrame) -> dict[str, float]:
-    """The headline of sets or numbers, and of these the mean error; what is lost, over resampled images."""
+    """Return `mean_ap`, or `r2` and `mae`, with the differences to the originals and half their intervals."""
     originals = originals.loc[images.index]
     if headline == "r2":
         outputs: Any
@@ -217,10 +217,10 @@ def _headline_lost(headline: str, images: pd.DataFrame, originals: pd.DataFrame)
 
 
 def matrix_table(table: pd.DataFrame, headline: str) -> pd.DataFrame:
-    """MATRIX_COLUMNS: the headline by the level that was trained at and the level of the test, over seeds."""
+    """Return MATRIX_COLUMNS: the primary metric by training level and test level, over seeds."""
     rows = []
     for keys, runs in table.groupby(["trained_on", *LEVEL_COLUMNS], sort=True):
-        seeds = runs[headline]  # a row for each network
+        seeds = runs[headline]  # one row per network
         row = dict(zip(["trained_on", *LEVEL_COLUMNS], keys, strict=True))
         numbers = {"score": seeds.mean(), "score_min": seeds.min(), "score_max": seeds.max()}
         rows.append({**row, "n_seeds": len(seeds), **numbers})
@@ -228,9 +228,9 @@ def matrix_table(table: pd.DataFrame, headline: str) -> pd.DataFrame:
 
 
 def levels_markdown(table: pd.DataFrame, headline: str, images: str, split: str) -> str:
-    """The answer for people: each network's score at every level, and what is lost to the originals.
+    """Return a Markdown table of each network's score at every level, and its loss against the originals.
 
-    That is what top-1 loses, or the headline of tasks without one.
+    The loss is in top-1, or in the primary metric of tasks without top-1.
     """
     lost = Footnotes()
     measure, _, words = _drawn(table)[0]
@@ -263,14 +263,14 @@ SCORES_FILE, TABLE_FILE, META_FILE = "scores.csv", "levels.csv", "evaluation.jso
 def write_evaluation(
     folder: Path, scores: pd.DataFrame, settings: Mapping[str, Any], device: torch.device
 ) -> list[Path]:
-    """Write the scores, what they were made with, and all that follows from them; return the files.
+    """Write the scores, their metadata, and the table and figures made from them; return the files.
 
     Args:
-        folder: Is made.
-        scores: As `measuring.evaluation.score_images` gives them.
+        folder: Created if it does not exist.
+        scores: The result of `measuring.evaluation.score_images`.
         settings: `dataset`, `label`, `split`, `model`, `image_size_px`, `headline` (see `check_headline`) and
-            more for the json.
-        device: What computed.
+            further entries of the JSON file.
+        device: The device that computed the scores.
     """
     gpu = gpu_model(device)
     num_images = int(scores["image"].nunique())
@@ -282,7 +282,7 @@ def write_evaluation(
 
 
 def draw_evaluation(folder: Path) -> list[Path]:
-    """Make the table and the figures again, from the files of scores and settings alone; return them."""
+    """Redraw the table and the figures from the files of scores and settings alone; return them."""
     scores = pd.read_csv(folder / SCORES_FILE)
     facts = json.loads((folder / META_FILE).read_text())
     table = level_table(scores)
@@ -306,7 +306,7 @@ def _caption(facts: Mapping[str, Any], shows: str, n: str) -> Caption:
 
 
 def check_headline(name: str) -> None:
-    """Raise ConfigError unless evaluations have a column of this headline."""
+    """Raise ConfigError unless evaluations have a column for this primary metric."""
     if name not in ("top1", "balanced_accuracy", "auc", *_HEADLINES):
         raise ConfigError(
             f"task: its headline {name} is not made of scores of images here; wanted task=classification, "

@@ -1,8 +1,8 @@
-"""One page that shows what the network would see: a file that asks the network for nothing.
+"""One HTML page that shows what a model would see; the file loads nothing from the network.
 
-Everything that is said of a measurement is computed here, by the functions that its tables are made with. The
-script of the page (`explore.js`) chooses what is shown, and computes the throughput model anew as sliders
-move: it has the formulas of `plan`, line by line.
+All values of a measurement are computed here, by the functions that make its tables. The script of the page
+(`explore.js`) chooses what is shown. It recomputes the throughput model as sliders move, with the formulas of
+`plan`, line by line.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from pcr_exp.training.task import headline_called
 
 MAX_PAGE_BYTES = 15_000_000
 SHOWN_MISTAKES = 8
-"""Images per group and way of using a model, the worst first."""
+"""Images per group and deployment, the worst first."""
 _MOST_MISTAKES = 60
-"""In a page, of all groups: each costs as much time as an image of the grid."""
+"""Most mistakes in a page, over all groups: each takes as much time as an image of the grid."""
 _TEMPLATE, _SCRIPT = (Path(__file__).with_name(f"explore.{ending}") for ending in ("html.jinja", "js"))
 _START = StorageConfig(name="", bandwidth_mib_per_s=100.0, latency_ms=10.0)
 _START_IMAGES_PER_S = 1000.0
 MARK = "pcr-exp explore"
-"""The page's generator, by which a page of ours is known."""
+"""The page's generator, which identifies a page of ours."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,7 +52,7 @@ class EpochFacts:
     num_images: int
     images_per_record: float
     image_bytes: Sequence[float]
-    """Mean, at each group."""
+    """Mean bytes up to each group."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -60,12 +60,12 @@ class Shown:
     """The content of a page."""
 
     title: str
-    """The dataset, and the part of it."""
+    """The dataset, and its split if it is known."""
     groups: Sequence[int]
     classes: Sequence[str]
     explored: Explored
     gallery: Sequence[str]
-    """Ids of the images of the grid; others are shown as mistakes alone."""
+    """Ids of the images in the grid; others are shown only as mistakes."""
     crops: CropSettings
     epoch: EpochFacts
     task: Measured | None = None
@@ -73,11 +73,11 @@ class Shown:
     """Records that could not be read, and why."""
     max_bytes: int = MAX_PAGE_BYTES
     storage: StorageConfig | None = None
-    """Where the sliders stand; None, or no bandwidth: at 100 MiB/s and 10 ms."""
+    """Initial slider positions; for None, or without a bandwidth, 100 MiB/s and 10 ms."""
 
 
 def explore_page(shown: Shown) -> str:
-    """The page. Every number of it is in the JSON that it carries."""
+    """Return the page as HTML. All of its numbers are in the JSON that it contains."""
     task = None if shown.task is None else _Task.of(shown.task)
     data = json.dumps(_data(shown, task), separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
     script = _SCRIPT.read_text(encoding="utf-8")
@@ -137,7 +137,7 @@ def _image(image: SeenImage) -> dict[str, Any]:
 
 
 def presets() -> dict[str, StorageConfig]:
-    """The storages of `configs/storage` that have one bandwidth, by name."""
+    """Return the storages of `configs/storage` that have a single bandwidth, by name."""
     found: dict[str, StorageConfig] = {}
     for path in sorted((CONFIGS / "storage").glob("*.yaml")):
         values = yaml.safe_load(path.read_text())
@@ -147,7 +147,7 @@ def presets() -> dict[str, StorageConfig]:
 
 
 def storage_of(name: str) -> StorageConfig:
-    """A preset. Raises ConfigError if there is none of this name."""
+    """Return a preset. Raises ConfigError if there is none of this name."""
     known = presets()
     if name not in known:
         raise ConfigError(f"--storage {name}: wanted one of {', '.join(known)}.")
@@ -170,11 +170,11 @@ def _start(storage: StorageConfig | None) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """A measurement of `tolerance`, with the table that its answers are in."""
+    """A `tolerance` measurement, with its answers and the table behind them."""
 
     measured: Measured
     answers: dict[str, Markup]
-    """In words, by the way of using the model."""
+    """Answers in words, by deployment."""
     table: pd.DataFrame
     words: str
     """The primary metric, such as `top-1`."""
@@ -190,7 +190,7 @@ class _Task:
         return cls(measured, answers, table, headline_called(facts.headline).words)
 
     def data(self, places: Mapping[str, int], classes: Sequence[str]) -> dict[str, Any]:
-        """For the script."""
+        """Return the data for the script of the page."""
         facts = self.measured.facts
         whole = float(self.table.loc[self.table["train_group"] == max(facts.groups), "score"].iloc[0])
         return {
@@ -216,7 +216,7 @@ class _Task:
 
 
 def _as_html(markdown: str) -> Markup:
-    """An answer without its first words, which say how the model is used; it begins in upper case."""
+    """Return an answer as HTML, capitalised and without its first words, which name the deployment."""
     text = re.sub(
         r"^(\*\*)?([a-z])", lambda found: (found[1] or "") + found[2].upper(), markdown.partition(":** ")[2]
     )
@@ -231,17 +231,17 @@ def _rows(table: pd.DataFrame) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True, slots=True)
 class Mistakes:
-    """Images that are right with all scans and wrong at a group, and how many are the other way round."""
+    """Images that are right with all scans and wrong at a group, and the number of the reverse."""
 
     positions: list[int]
-    """The worst first, where it is known how wrong each is."""
+    """The worst first, if margins are known."""
     said: list[int]
-    """The class that was said of each."""
+    """The predicted class of each image."""
     num_gained: int
 
 
 def mistakes_of(measured: Measured, use: str, group: int) -> Mistakes:
-    """The mistakes of a model that learned at a group, when it is used so."""
+    """Return the mistakes of a model trained at a group, in the deployment `use`."""
     found, labels = measured.predictions, measured.labels
     train = list(measured.facts.groups).index(group)
     test = train if use == "same" else len(measured.facts.groups) - 1
@@ -255,7 +255,7 @@ def mistakes_of(measured: Measured, use: str, group: int) -> Mistakes:
 
 
 def wanted_mistakes(measured: Measured) -> list[str]:
-    """Ids of the images that a page shows as mistakes: in turn of groups, so that each has its worst."""
+    """Return ids of the images shown as mistakes, in turn over groups, so that each has its worst."""
     if measured.ids is None or not measured.has_classes:
         return []
     ids = measured.ids
@@ -286,10 +286,10 @@ def _mistakes(
 
 
 def check_fits(facts: Facts, num_groups: int) -> None:
-    """Refuse a measurement of other scan groups than the records have.
+    """Refuse a measurement whose scan groups are not those of the records.
 
     Raises:
-        ConfigError: says which.
+        ConfigError: the highest groups differ; the message names both.
     """
     if max(facts.groups) != num_groups:
         raise ConfigError(

@@ -37,7 +37,7 @@ from pcr_exp.analysis.tables import kilobytes
 PANEL_WIDTH_IN = 4.6
 PANEL_HEIGHT_IN = 3.5
 _AROUND_AXES_IN, _LETTER_IN = 0.7, 0.066
-"""Inches beside the axes of a panel, and of a letter of a subtitle."""
+"""Inches beside the axes of a panel, and per letter of a subtitle."""
 _TITLE_LETTER_IN, _TITLE_LINE_IN = 0.096, 0.2
 _FOOTER_LETTER_IN, _FOOTER_LINE_IN = 0.062, 0.14
 BELOW: dict[str, Any] = {
@@ -48,33 +48,33 @@ BELOW: dict[str, Any] = {
     "borderaxespad": 4.6,
     "columnspacing": 1.2,
 }
-"""Where a legend of few columns hides no curve: under the axes and their label, however high they are."""
+"""Placement of a legend of few columns: below the axes and their label at any height, hiding no curve."""
 MAX_COLUMNS = 3
 MAX_CURVES = 6
-"""In a panel; of more there are several panels."""
+"""Most curves in a panel; more are drawn in several panels."""
 LEGEND_LINE_IN = 0.19
 LINEAR_POINTS = 3
-"""Where an axis of points turns from linear to logarithmic."""
+"""Points at which an axis of differences turns from linear to logarithmic."""
 HIGHEST_SHARE = 1.02
-"""Where an axis of shares ends at most: intervals of two seeds may go on, shares do not."""
+"""Upper limit of an axis of shares: intervals of two seeds may go beyond it, shares cannot."""
 _FEW_TICKS, _MOST_TICKS = 3, 6
-"""On an axis of bytes: so few that finer steps are wanted, and so many that they still have room."""
+"""Most ticks on an axis of bytes: at the finest steps, and at coarser ones."""
 _MARKER_ROOM = 0.04
 """Margin at both ends of an axis of points, so that no marker is cut."""
 MARGIN = ("axes fraction", "data")
-"""Coordinates of words in a margin, at a value of y."""
+"""Coordinates of text in a side margin, at a value of y."""
 MAX_PNG_BYTES = 150_000
 _LINES = [(256, 1.0), (256, 0.9), (256, 0.8), (256, 0.65)]
 _PHOTOGRAPHS = [(256, 1.0), (256, 0.7), (256, 0.5), (128, 0.5), (64, 0.5)]
-"""Colours and scales that are tried until a PNG has at most MAX_PNG_BYTES."""
+"""Numbers of colours and scales, tried in order until a PNG has at most MAX_PNG_BYTES."""
 PICTURES = ("pdf", "png")
-"""Endings of a figure's pictures."""
+"""File endings of a figure's pictures."""
 _only: ContextVar[frozenset[str] | None] = ContextVar("only", default=None)
 _pictures: ContextVar[tuple[str, ...]] = ContextVar("pictures", default=PICTURES)
 
 
 def panels(num_panels: int, max_columns: int = MAX_COLUMNS) -> tuple[Figure, list[Axes]]:
-    """A figure with `num_panels` axes, at most `max_columns` in a row; surplus places are left empty."""
+    """Return a figure with `num_panels` axes, at most `max_columns` in a row; surplus cells stay empty."""
     num_columns = min(num_panels, max_columns)
     num_rows = -(-num_panels // num_columns)
     figure = new_figure(PANEL_WIDTH_IN * num_columns, PANEL_HEIGHT_IN * num_rows)
@@ -85,26 +85,26 @@ def panels(num_panels: int, max_columns: int = MAX_COLUMNS) -> tuple[Figure, lis
 
 
 def wide_panels(num_panels: int) -> tuple[Figure, list[Axes]]:
-    """A figure with `num_panels` axes below each other, for many bars or a legend at their side."""
+    """Return a figure with `num_panels` axes below each other, for many bars or a legend at the side."""
     figure = new_figure(1.6 * PANEL_WIDTH_IN, PANEL_HEIGHT_IN * num_panels)
     return figure, list(figure.subplots(num_panels, squeeze=False).flat)
 
 
 def new_figure(width_in: float, height_in: float) -> Figure:
-    """A figure that pyplot does not know of: nothing to close, and no window system is asked for."""
+    """Return a figure that pyplot does not manage: it need not be closed, and needs no window system."""
     return Figure(figsize=(width_in, height_in), layout="constrained")
 
 
 def footer(figure: Figure, words: str) -> None:
-    """How it is drawn, below all panels; `save_figure` adds n, hardware and storage."""
+    """Explain the drawing below all panels; `save_figure` adds n, hardware and storage."""
     figure.supxlabel(words, x=0.01, ha="left", fontsize=7.5, color=MUTED)
 
 
 def put_caption(figure: Figure, caption: Caption) -> Figure:
-    """Add the title above all panels, and the facts below them before what `footer` says there.
+    """Add the title above all panels, and the facts below them, before the text of `footer`.
 
-    Panels grow no smaller by it. A panel's own title does not say again what is said of all; of several
-    tasks it says its own. Returns the figure; once is enough.
+    The figure grows, so that panels keep their size. Panel titles lose what the caption already states; with
+    several tasks, each keeps its own task. Returns the figure; call it only once.
     """
     width_in, height_in = figure.get_size_inches()
     title = _wrapped(caption.title, width_in / _TITLE_LETTER_IN)
@@ -116,7 +116,7 @@ def put_caption(figure: Figure, caption: Caption) -> Figure:
     for ax in figure.axes:
         text = _title_of(ax)
         if text is not None:
-            # One that only keeps the height of a title beside it is not needed without that.
+            # Blank titles only reserve the height of a title beside them, so strip them as well.
             own = _own_title(text.get_text(), caption.of).strip()
             text.set_text(_wrapped(own, _panel_width_in(ax) / _TITLE_LETTER_IN))
     return figure
@@ -127,7 +127,7 @@ def _joined(*parts: str) -> str:
 
 
 def _wrapped(words: str, num_letters: float) -> str:
-    """The lines, broken where they are wider than a figure."""
+    """Wrap each line at `num_letters`, or at 30 letters if that is more."""
     widest = max(30, int(num_letters))
     return "\n".join(textwrap.fill(line, widest) for line in words.split("\n"))
 
@@ -139,7 +139,7 @@ def _title_of(ax: Axes) -> Text | None:
 
 
 def _own_title(title: str, tasks: Sequence[str]) -> str:
-    """A panel's title without the task that the caption names; with several tasks it keeps its own."""
+    """Return a panel's title without the task that the caption names; with several tasks it keeps its own."""
     for task in tasks:
         bare, _, size = task.rpartition(" · ")
         if title.startswith(bare):
@@ -150,9 +150,9 @@ def _own_title(title: str, tasks: Sequence[str]) -> str:
 
 @contextmanager
 def only_figures(names: Collection[str], *, pictures: Sequence[str] = PICTURES) -> Iterator[None]:
-    """Inside, `save_figure` writes the figures of these names alone, their rows and these of PICTURES.
+    """Restrict `save_figure` to the figures with these names: their rows, and these of PICTURES.
 
-    A picture takes seconds.
+    Drawing a picture takes seconds.
     """
     before, with_pictures = _only.set(frozenset(names)), _pictures.set(tuple(pictures))
     try:
@@ -170,14 +170,14 @@ def draw_panels(
     wide: bool = False,
     words: str = "",
 ) -> Figure:
-    """A figure with a panel for each (title, subtitle, rows).
+    """Return a figure with a panel for each (title, subtitle, rows).
 
     Args:
         found: The panels, in their order.
-        draw: Draws the rows of one on its axes.
-        max_columns: As `panels` takes it.
-        wide: Panels below each other (`wide_panels`).
-        words: The footer: how it is drawn.
+        draw: Draws the rows of one panel on its axes.
+        max_columns: As in `panels`.
+        wide: Draw the panels below each other (`wide_panels`).
+        words: The footer, which explains the drawing.
     """
     with style():
         figure, axes = wide_panels(len(found)) if wide else panels(len(found), max_columns)
@@ -198,9 +198,9 @@ def save_figure(
 ) -> list[Path]:
     """Write `<name>.pdf`, `<name>.png` and `<name>.csv` (the rows that `draw` draws) into `folder`.
 
-    The caption goes onto the figure (`put_caption`), and into the files for who cannot see it. The same
-    figure gives the same bytes: no dates are written. Nothing is written, and no path returned, of what
-    `only_figures` leaves out; where it wants no pictures, nothing is drawn.
+    The caption is drawn on the figure (`put_caption`) and stored in the files, for readers who cannot see it.
+    Equal figures give identical bytes, because no dates are written. Figures that `only_figures` excludes are
+    not written, and no path is returned. If it selects no pictures, only the rows are written.
     """
     only = _only.get()
     if only is not None and name not in only:
@@ -213,7 +213,7 @@ def save_figure(
     if not pictures:
         return [csv]
     figure = put_caption(draw(data), caption)
-    # Also legends that lie below a panel and are left out of the layout, so that they do not press on it.
+    # Include legends below panels, even those kept out of the layout so that panels do not shrink.
     legends = [legend for ax in figure.axes if (legend := ax.get_legend()) is not None]
     whole: dict[str, Any] = {
         "bbox_inches": "tight",
@@ -230,10 +230,10 @@ def save_figure(
 
 
 def _palette_png(figure: Figure, caption: Caption, whole: dict[str, Any]) -> bytes:
-    """A PNG of at most 256 colours, a third of the bytes of one of all; smaller as `_LINES` says.
+    """Return a PNG of at most 256 colours, a third of the bytes of all colours; scaled down as in `_LINES`.
 
-    Of lines the palette covers the range of colours, so that the colour of a thin one is kept; of photographs
-    it goes by how much of the area has a colour.
+    For lines, the palette covers the range of colours, which keeps the colour of thin ones. For photographs,
+    it depends on the area of each colour.
     """
     drawn = BytesIO()
     figure.savefig(drawn, format="png", **whole)
@@ -256,10 +256,10 @@ def _palette_png(figure: Figure, caption: Caption, whole: dict[str, Any]) -> byt
 
 
 def panel_title(ax: Axes, title: str, subtitle: str = "", *, across: int = 1) -> None:
-    """A bold title with muted lines of facts (n, settings, units) under it.
+    """Set a bold title with muted lines of facts (n, settings, units) under it.
 
-    Lines that are wider than the panel, or than so many panels side by side, are broken: a layout takes their
-    width from the panel.
+    Lines wider than the panel, or than `across` panels side by side, are wrapped; otherwise the layout would
+    narrow the panel.
     """
     num_letters = max(20, int((across * _panel_width_in(ax) - _AROUND_AXES_IN) / _LETTER_IN))
     subtitle = "\n".join(textwrap.fill(line, num_letters) or line for line in subtitle.split("\n"))
@@ -269,43 +269,43 @@ def panel_title(ax: Axes, title: str, subtitle: str = "", *, across: int = 1) ->
 
 
 def _panel_width_in(ax: Axes) -> float:
-    """The share of the figure's width that a panel has, with what stands around it."""
+    """Return a panel's share of the figure's width in inches, including the space around its axes."""
     grid, figure = ax.get_gridspec(), ax.get_figure(root=True)
     assert figure is not None
     return float(figure.get_size_inches()[0]) / (grid.ncols if grid is not None else 1)
 
 
 def note(ax: Axes, words: str, at: Any, offset_pt: Any, coords: Any = "data", **look: Any) -> None:
-    """Words near a point of the axes, so many points of type to the right of it and above it."""
+    """Write text near a point of the axes, `offset_pt` typographic points to the right of it and above it."""
     ax.annotate(words, at, offset_pt, coords, "offset points", **look)
 
 
 def target_line(ax: Axes, target: float) -> None:
-    """The accuracy that time is measured to, named in the right margin, where no curve runs."""
+    """Draw the target accuracy as a line, named in the right margin, where no curve runs."""
     named_line(ax, target, f"target\n{100 * target:g}%")
 
 
 def named_line(ax: Axes, y: float, words: str, *, fontsize: float = 8, dashes: str = ":") -> None:
-    """A line at `y`, named in the right margin."""
+    """Draw a line at `y`, named in the right margin."""
     ax.axhline(y, color=MUTED, linewidth=1, linestyle=dashes, zorder=1)
     note(ax, words, (1, y), (3, 0), MARGIN, va="center", color=MUTED, fontsize=fontsize)
 
 
 def accuracy_axis(ax: Axes, rows: pd.DataFrame) -> None:
-    """Name the headline of `rows` on the y-axis, in per cent."""
+    """Label the y-axis with the primary metric of `rows`, in per cent."""
     ax.set_ylabel(f"validation {metric_of(rows).words}")
     percent_axis(ax.yaxis)
 
 
 def percent_axis(axis: Axis) -> None:
-    """Shares as per cent, with as many digits as each tick needs: 50%, 52.5%."""
+    """Format shares as per cent, with as many digits as each tick needs: 50%, 52.5%."""
     axis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:.4g}%"))
 
 
 def points_axis(ax: Axes, name: Literal["x", "y"]) -> None:
-    """An axis of differences in points: a point is as wide beside 0 whatever else is drawn.
+    """Scale an axis of differences so that one point near 0 is equally wide whatever else is drawn.
 
-    It is linear within ±LINEAR_POINTS and logarithmic beyond, and shows the first point to both sides.
+    It is linear within ±LINEAR_POINTS and logarithmic beyond, and always shows the first point on both sides.
     """
     axis, limits = (ax.xaxis, ax.get_xlim()) if name == "x" else (ax.yaxis, ax.get_ylim())
     low, high = min(-1.3, *limits), max(1.3, *limits)
@@ -324,16 +324,15 @@ def points_axis(ax: Axes, name: Literal["x", "y"]) -> None:
 
 
 def marks_without_bars(ax: Axes) -> tuple[list[Artist], list[str]]:
-    """Marks and labels of `ax.errorbar`, for a legend: without the stubs of bars that legends draw."""
+    """Return marks and labels of `ax.errorbar` for a legend, without the stubs of bars."""
     drawn = [bars for bars in ax.containers if isinstance(bars, ErrorbarContainer)]
     return [bars.lines[0] for bars in drawn], [str(bars.get_label()) for bars in drawn]
 
 
 def ticks_in_bytes(axis: Axis, low: float, high: float) -> None:
-    """Ticks between `low` and `high` bytes, in kB and MB, for a logarithmic axis.
+    """Set ticks between `low` and `high` bytes, in kB and MB, on a logarithmic axis.
 
-    At 1, 2, 5 x 10^k, or of these and finer or coarser steps those that are few enough to stand beside each
-    other.
+    They are at 1, 2, 5 x 10^k, or at finer or coarser steps, few enough to stand beside each other.
     """
     for digits in ((1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1, 3), (1,)):
         ticks = [m * 10.0**k for k in range(13) for m in digits if low <= m * 10.0**k <= high]
@@ -345,7 +344,7 @@ def ticks_in_bytes(axis: Axis, low: float, high: float) -> None:
 
 
 def same_limits(axes: Sequence[Axes], keys: Sequence[object]) -> None:
-    """Panels of one key show the same range of x and of y."""
+    """Give panels of equal key the same limits of x and of y."""
     for key in dict.fromkeys(keys):
         same = [ax for ax, other in zip(axes, keys, strict=True) if other == key]
         x, y = ([ax.get_xlim() for ax in same], [ax.get_ylim() for ax in same])
@@ -355,12 +354,12 @@ def same_limits(axes: Sequence[Axes], keys: Sequence[object]) -> None:
 
 
 def rate_axis(axis: Axis) -> None:
-    """A logarithmic axis of images/s: written out at 1, 2 and 5 times powers of ten, which do not overlap."""
+    """Format a logarithmic axis of images/s: labels at 1, 2 and 5 times powers of ten do not overlap."""
     axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
     axis.set_minor_formatter(NullFormatter())
 
 
 def alone_mark(n: int, most: int) -> str:
-    """` (n = 1)` for one run alone where others are means of more; else nothing."""
+    """Return ` (n = 1)` for a single run if others are means of more; else nothing."""
     return " (n = 1)" if n == 1 < most else ""

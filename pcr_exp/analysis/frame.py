@@ -1,8 +1,8 @@
-"""The frame of runs: one row per run, with all that tables and figures say of it, computed once.
+"""The frame of runs: one row per run with everything that tables and figures show, computed once.
 
-What a reader of tables wants to know stands in columns of its own (RUN_COLUMNS are those of runs.csv).
-`config`, `science` and `rows` hold a run's plain files, of which a page makes its own columns.
-Time to a target is derived here from rows, and never logged.
+Values for tables have columns of their own (RUN_COLUMNS are those of runs.csv). `config`, `science` and
+`rows` hold a run's plain files, from which pages derive their own columns. Time to a target is derived here
+from rows, and never logged.
 """
 
 from __future__ import annotations
@@ -29,40 +29,40 @@ from pcr_exp.training.report import interval_rates
 WHOLE = "whole images"
 
 BY_DEFINITION = "all scans"
-"""Where nothing is measured: the baseline and the last scan group show all that there is."""
+"""Label of an MS-SSIM that is not measured: the baseline and the last scan group are complete images."""
 
 _STATIC_KEYS = set(ScanConfig.__dataclass_fields__)
 
 
 @dataclass(frozen=True, slots=True)
 class RunQuality:
-    """Mean MS-SSIM of a run's scan group; NaN where these images were never measured as the run saw them."""
+    """Mean MS-SSIM of a run's scan group; NaN if its images were never measured as the run decoded them."""
 
     ms_ssim: float = float("nan")
     num_scales: float = float("nan")
-    """The fewest that MS-SSIM had for an image: small images allow fewer than five."""
+    """The fewest scales of MS-SSIM for an image; small images allow fewer than five."""
     measured_on: str = ""
-    """`crops_of` its training images, WHOLE or BY_DEFINITION; empty if it was not measured."""
+    """`crops_of` its training size, WHOLE or BY_DEFINITION; empty if it was not measured."""
 
 
 def crops_of(side_px: int) -> str:
-    """`crops of 128 px`: training crops, whose MS-SSIM is another than that of the whole images."""
+    """Return `crops of 128 px`: training crops, whose MS-SSIM differs from that of whole images."""
     return f"crops of {side_px} px"
 
 
 def ms_ssim_words(of: Iterable[str]) -> str:
-    """`MS-SSIM (crops of 128 px)`: the name of a column or axis whose values are of this."""
+    """Return the name of an MS-SSIM column or axis, with what was measured: `MS-SSIM (crops of 128 px)`."""
     measured = sorted({words for words in of if words} - {BY_DEFINITION})
     return f"MS-SSIM ({' / '.join(measured)})" if measured else "MS-SSIM"
 
 
 def quality_of(run: Run, sets: pd.DataFrame | None) -> RunQuality:
-    """The quality of what a run trained on.
+    """Return the quality of the images that a run trained on.
 
-    First its own measurement (200 of its own transformed images). Else the measurement of its records in
-    `sets` (`load_quality`), found by the records' fingerprint, decode mode and filter, never by a name:
-    other images, or the same decoded otherwise, have another MS-SSIM. The baseline and the last scan group
-    show all that there is: 1. A policy's run has no one quality.
+    The run's own measurement (200 of its own transformed images) comes first. Otherwise it is the measurement
+    of its records in `sets` (`load_quality`), matched by the records' fingerprint, scan group, decode mode
+    and filter, never by name: other images or other decoding have another MS-SSIM. For the baseline and the
+    last scan group, which are complete, it is 1. A policy's run has no single quality, so its values are NaN.
     """
     mode = {key: run.config["loader"][key] for key in ("decode", "antialias")}
     if has_policy(run.config):
@@ -82,7 +82,7 @@ def quality_of(run: Run, sets: pd.DataFrame | None) -> RunQuality:
 
 
 def has_policy(config: Mapping[str, Any]) -> bool:
-    """Whether a run may read several groups: by more keys than a static level has, or as a mixture's."""
+    """Return whether a run may read several groups: it has a policy's keys, or its data is a mixture."""
     return not config["scan"].keys() <= _STATIC_KEYS or "sources" in config.get("dataset", {})
 
 
@@ -102,36 +102,36 @@ def _of_set(manifest: Manifest, mode: Mapping[str, Any], sets: pd.DataFrame | No
 
 
 SHARE = "bytes_share"
-"""Column of tables of runs whose records have another scan script than libjpeg's."""
+"""Column of bytes read over all bytes; shown if any records have a scan script other than libjpeg's."""
 
 REACHED = ["epochs_to_target", "fresh_to_target", "bytes_to_target", "time_to_target_s"]
 """The cost of reaching the target (`reached_of`)."""
 
 
 def seconds_of(row: Any) -> Any:
-    """Seconds that count at a row, or at each row of a table: training, waiting for data, and probes.
+    """Return the seconds that count at a row, or at each row of a table: training, data wait and probes.
 
-    Evaluation is off the clock.
+    Evaluation time does not count.
     """
     return row["train_s"] + row["wait_s"] + row["probe_s"]
 
 
 def first_reached(rows: Iterable[Mapping[str, Any]], target_score: float) -> Mapping[str, Any] | None:
-    """The first evaluation at full fidelity with val_score >= target_score."""
+    """Return the first full-fidelity evaluation with val_score >= target_score, or None."""
     evaluations = evaluations_at("full", rows)
     return next((row for row in evaluations if row["val_score"] >= target_score), None)
 
 
 def reached_of(run: Run, target_excluded_because: str, timing_excluded_because: str) -> dict[str, float]:
-    """REACHED of a run: epochs, fresh images, bytes of records, and seconds.
+    """Return REACHED of a run: epochs, fresh images, bytes of records, and seconds.
 
-    They are those of the first evaluation at the target; NaN where none reaches it, or where it may not be
-    said.
+    Values are of the first evaluation at the target. They are NaN if none reaches it, or if the reporting
+    rules exclude them.
 
     Args:
         run: A run.
-        target_excluded_because: Why no time to the target may be said; empty if it may.
-        timing_excluded_because: Why no seconds may be said; empty if they may.
+        target_excluded_because: Why no time to the target may be shown; empty if it may.
+        timing_excluded_because: Why no seconds may be shown; empty if they may.
     """
     row = None if target_excluded_because else first_reached(run.rows, run.manifest.target)
     if row is None:
@@ -141,13 +141,13 @@ def reached_of(run: Run, target_excluded_because: str, timing_excluded_because: 
 
 
 GROUP_KEYS = ["dataset", "label", "model", "storage", "setting"]
-"""Columns that runs share which are compared; `setting` stands for all else but scan and seed."""
+"""Columns that compared runs share; `setting` stands for everything except scan and seed."""
 
 LEVEL = ["scan", "encoding", "group"]
-"""A scan level: its label, and what it reads. `style.ScanLevel` draws by the latter two."""
+"""Columns of a scan level: its label, and what it reads. `style.ScanLevel` draws by the last two."""
 
 SCAN_AND_SEED = ("scan", "seed")
-"""Settings that `setting` leaves out, unless a table says otherwise."""
+"""Settings that `setting` leaves out, unless a table chooses others."""
 
 RUN_IDENTITY = [
     *("run_id", "dataset", "label", "model", *LEVEL, "storage", "setting", "seed"),
@@ -163,7 +163,7 @@ RUN_COLUMNS = [
     *("epochs", "samples", "train_s", "wait_s", "probe_s", "record_bytes", "probe_bytes"),
     *("git_sha", "git_dirty"),
 ]
-"""Columns of runs.csv. SHARE and `fold` follow where they are more than a constant (`with_more`)."""
+"""Columns of runs.csv. SHARE and `fold` follow if they are more than a constant (`with_more`)."""
 
 _MORE_COLUMNS = [
     *("image_px", "fold", SHARE, "network", "world_size", "exclusive", "numerics", "images_key"),
@@ -173,21 +173,21 @@ _MORE_COLUMNS = [
 
 
 def run_frame(runs: Iterable[Run], quality: pd.DataFrame | None = None) -> pd.DataFrame:
-    """One row per run. Shares are 0..1; numbers that may not be said are NaN.
+    """Return one row per run. Shares are 0..1; numbers that the reporting rules exclude are NaN.
 
-    * `storage` is its label with its numbers; `setting` is `setting_key`'s; `group` is NaN for a policy, and
-      0 for the baseline; `fold` (`0 of 5`) is empty where there are none.
-    * `final_score`: of the finished model, which is what is reported; `best_score`: of its best evaluation,
-      chosen by the very images that it is measured on.
-    * FACTS and REACHED: as `reporting_rules.facts_of` and `reached_of` say them; `exclusive`: whether it had
-      the machine to itself, None where that is not known.
-    * `mean_image_bytes` of a policy's run is what it read, its probes included.
-    * `ms_ssim`, `num_scales`, `ms_ssim_of`: as `quality_of` finds them; `quality` is `load_quality`'s.
-    * Clocks and rates are as measured, over the whole run. Where `timing_excluded_because` has a reason, they
-      are not this storage's, and no time to a target and no other table shows them. `images_per_s` and
-      `wait_share` are over training and waiting, `storage_mib_per_s` over the wall less evaluation.
-    * `config`: the whole configuration, and `science`: its part that decides what is learned, as dicts;
-      `rows` as logged, with the headline as `val_score`; `predictions`: what it said of every image, or None.
+    * `storage` is a label with its numbers. `setting` comes from `setting_key`. `group` is NaN for a policy,
+      and 0 for the baseline. `fold`, such as `0 of 5`, is empty without folds.
+    * `final_score`, of the finished model, is the reported score. `best_score` is that of the best
+      evaluation, chosen on the same images that it is measured on.
+    * FACTS and REACHED come from `reporting_rules.facts_of` and `reached_of`. `exclusive` is whether the run
+      had the machine to itself, None if unknown.
+    * `mean_image_bytes` of a policy's run is what it read per image, probes included.
+    * `ms_ssim`, `num_scales` and `ms_ssim_of` come from `quality_of`; `quality` comes from `load_quality`.
+    * Clocks and rates are as measured, over the whole run. If `timing_excluded_because` has a reason, they do
+      not characterise the storage, and no time to a target and no other table shows them. `images_per_s` and
+      `wait_share` are over training and data wait, `storage_mib_per_s` over wall time without evaluation.
+    * `config` is the whole configuration, and `science` the part that decides what is learned, as dicts.
+      `rows` are as logged, with the primary metric as `val_score`. `predictions` are per image, or None.
     """
     rows = [_of_run(run, quality) for run in runs]
     frame = pd.DataFrame(rows, columns=[*RUN_COLUMNS, *_MORE_COLUMNS])
@@ -195,9 +195,9 @@ def run_frame(runs: Iterable[Run], quality: pd.DataFrame | None = None) -> pd.Da
 
 
 def with_more(frame: pd.DataFrame, columns: Sequence[str]) -> list[str]:
-    """The columns, SHARE if any run's records have another scan script than libjpeg's, and `fold` if any has.
+    """Return the columns, plus SHARE if a scan script is not libjpeg's, plus `fold` if a run has folds.
 
-    A fold repeats a setting as a seed does.
+    A fold repeats a setting, as a seed does.
     """
     scripts = (script_of_records(config.get("records", {})) for config in frame["config"])
     more = {SHARE: any(script != DEFAULT for script in scripts), "fold": (frame["fold"] != "").any()}
@@ -207,25 +207,25 @@ def with_more(frame: pd.DataFrame, columns: Sequence[str]) -> list[str]:
 def setting_keys(
     frame: pd.DataFrame, less: Iterable[str] = SCAN_AND_SEED, keep: Iterable[str] = ()
 ) -> list[str]:
-    """`setting_key` of each row of the frame of runs."""
+    """Return `setting_key` of each row of the frame of runs."""
     return [setting_key(run, less, keep) for run in frame.to_dict("records")]
 
 
 def setting_key(run: Mapping[Any, Any], less: Iterable[str] = SCAN_AND_SEED, keep: Iterable[str] = ()) -> str:
-    """Eight hex digits of a run's scientific configuration without its target and what a table compares.
+    """Return eight hex digits of a run's scientific configuration, without its target and without `less`.
 
-    Runs of one key, dataset, model and storage differ in nothing but `less`, and in the fold that validates.
+    Runs with equal key, dataset, model and storage differ only in `less` and in the validation fold.
 
     Args:
         run: A row of `run_frame`.
-        less: Groups (`echo`) and dotted keys (`training.epochs`) that are left out.
-        keep: Dotted keys of groups in `less` that count all the same.
+        less: Groups (`echo`) and dotted keys (`training.epochs`) to leave out.
+        keep: Dotted keys of groups in `less` that count nevertheless.
     """
     part = dict(run["science"])
     if run["images_key"] is not None:
         part |= {"images": run["images_key"], "numerics": run["numerics"]}
     part["dataset"] = {key: value for key, value in part["dataset"].items() if not key.startswith("target_")}
-    if run["fold"]:  # the key of the images says how they are divided as well
+    if run["fold"]:  # the key of the images covers their split, too
         part["images"] = run["num_images"]
         del part["dataset"]["fold"]
     part = without(part, less)
@@ -236,7 +236,7 @@ def setting_key(run: Mapping[Any, Any], less: Iterable[str] = SCAN_AND_SEED, kee
 
 
 def without(part: Mapping[str, Any], less: Iterable[str]) -> dict[str, Any]:
-    """A part of a configuration without some groups (`echo`) and dotted keys (`training.epochs`)."""
+    """Return a part of a configuration without some groups (`echo`) and dotted keys (`training.epochs`)."""
     left = dict(part)
     for name in less:
         group, _, key = name.partition(".")
@@ -250,20 +250,20 @@ def without(part: Mapping[str, Any], less: Iterable[str]) -> dict[str, Any]:
 def per_setting(
     table: pd.DataFrame, keys: Sequence[str]
 ) -> Iterator[tuple[str, dict[str, Any], pd.DataFrame]]:
-    """(title, values of `keys`, rows) of every group of comparable runs; all have dataset, label, model."""
+    """Yield (title, values of `keys`, rows) per comparable group; `keys` include dataset, label and model."""
     for values, rows in table.groupby(list(keys), sort=True):
         group: dict[str, Any] = dict(zip(keys, values, strict=True))
         yield task_title(group["dataset"], group["label"], group["model"]), group, rows
 
 
 def eval_curves(frame: pd.DataFrame) -> pd.DataFrame:
-    """One row per evaluation at full fidelity: its run's identity (RUN_IDENTITY), and the row as logged."""
+    """Return one row per full-fidelity evaluation: its run's identity (RUN_IDENTITY), and the logged row."""
     more = with_more(frame, [])
     found = [(run, row) for run in frame.to_dict("records") for row in evaluations_at("full", run["rows"])]
     if not found:
         return pd.DataFrame(columns=[*RUN_IDENTITY, *(column.name for column in COLUMNS)])
     curves = pd.DataFrame({**{key: run[key] for key in RUN_IDENTITY}, **row} for run, row in found)
-    # Rows call the baseline group 1.
+    # Logged rows store the baseline as group 1.
     groups = [group_number(run["encoding"], row["scan_group"]) for run, row in found]
     return curves.assign(scan_group=groups, **{key: [run[key] for run, _ in found] for key in more})
 
@@ -321,12 +321,12 @@ def _of_run(run: Run, sets: pd.DataFrame | None) -> dict[str, Any]:
 
 
 def _fold_of(dataset: Mapping[str, Any]) -> str:
-    """`0 of 5`: the fold that validates; empty where there are none."""
+    """Return the validation fold, as `0 of 5`; empty without folds."""
     return f"{dataset['fold']} of {dataset['num_folds']}" if dataset.get("num_folds") else ""
 
 
 def _bytes_share(run: Run) -> float:
-    """The share of its images' bytes that a static level reads; NaN for a policy."""
+    """Return the share of its images' bytes that a static level reads; NaN for a policy, or if unknown."""
     last, image_bytes = run.rows[-1], run.manifest.mean_prefix_bytes
     if has_policy(run.config) or image_bytes is None or not last.get("full_bytes"):
         return NAN
@@ -334,7 +334,7 @@ def _bytes_share(run: Run) -> float:
 
 
 def _mean_image_bytes(run: Run) -> float | None:
-    """Bytes per image: by the index for a static level, as read (probes included) for a policy."""
+    """Return bytes per image: from the index for a static level, as read (probes included) for a policy."""
     last = run.rows[-1]
     if not has_policy(run.config) or last["samples_seen"] == 0:
         return run.manifest.mean_prefix_bytes

@@ -1,6 +1,6 @@
-"""The Pareto front of accuracy against bytes: what policies and static levels reach, for what they read.
+"""The Pareto front of accuracy against bytes read, for policies and static levels.
 
-A level is on the front if nothing that read fewer bytes reaches as much.
+A level is on the Pareto front if no other level scores as high with fewer bytes, or higher with as many.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from pcr_exp.analysis.statistics import distinct_seeds, half_width, paired_diffe
 from pcr_exp.analysis.style import MUTED, level_of, style
 
 TESTED_AT = {"full": "in full", "same": "at the same", "renewed": "in full, BatchNorm renewed"}
-"""`training.eval_groups` and their words in tables."""
+"""Values of `training.eval_groups`, and their words in tables."""
 
 NAME = "accuracy_vs_bytes"
 
 FRONT_KEYS = ["dataset", "label", "model", "image_px"]
-"""Columns that runs share which are compared. Epochs may differ: bytes are what is paid for."""
+"""Columns that compared runs share. Epochs may differ, because the cost is counted in bytes."""
 
 FRONT_COLUMNS = [
     *(*FRONT_KEYS, *LEVEL, "recipe", "setting", "tested_at", "n", "headline", "majority_share"),
@@ -52,10 +52,10 @@ FRONT_COLUMNS = [
 ]
 
 _SHORT_RECIPE = 42
-"""Letters of a name that leave room for another beside it."""
+"""Longest name, in letters, that fits beside another one in the legend."""
 
 _FILLS = ("full", "none", "left", "top")
-"""Settings of one policy have its colour and marker, and are filled otherwise each."""
+"""Fill styles that distinguish settings of one policy, which share its colour and marker."""
 
 _WORDS = {
     "full": "tested in full",
@@ -65,12 +65,12 @@ _WORDS = {
 
 
 def front_table(frame: pd.DataFrame) -> pd.DataFrame:
-    """FRONT_COLUMNS of `run_frame`: one row per task, recipe and fidelity of the test, over `n` seeds.
+    """Return FRONT_COLUMNS of `run_frame`: one row per task, recipe and test fidelity, over `n` seeds.
 
-    `score_*`: the headline of the finished model; `score_ci95` half its 95 % interval. `difference_*`: less
-    the baseline's of the same seed, tested in full; NaN where a task has none, or several. `read_bytes_*` is
-    what the whole run read, its probes included, and `image_bytes_mean` that per image seen. Tasks without a
-    policy, or with nothing beside it, have no rows.
+    `score_*` is the primary metric of the finished model, and `score_ci95` half its 95 % interval.
+    `difference_*` is the difference to the baseline of the same seed, tested in full; NaN if a task has no
+    baseline or several. `read_bytes_*` is what the whole run read, probes included, and `image_bytes_mean`
+    the same per image seen. Tasks without a policy, or with a single recipe, have no rows.
     """
     found = pd.DataFrame([row for run in frame.to_dict("records") for row in _rows(run)])
     if found.empty:
@@ -92,10 +92,10 @@ def front_table(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def draw_front(table: pd.DataFrame) -> Figure:
-    """Points against the baseline over all bytes that runs read: a panel per task and fidelity of the test.
+    """Draw points against the baseline over bytes read, from `front_table`: a panel per task and fidelity.
 
-    Of `front_table`; without one baseline, scores. Line: the front; bars: 95 % intervals over seeds. Both
-    panels of a task have the same limits.
+    Scores are drawn instead if there is no single baseline. The line is the Pareto front; bars are 95 %
+    intervals over seeds. The panels of a task have the same limits.
     """
     groups = [
         (title, tested_at, rows[rows["tested_at"] == tested_at])
@@ -121,7 +121,7 @@ def draw_front(table: pd.DataFrame) -> Figure:
 
 
 def write_front(output: Output) -> None:
-    """Save `accuracy_vs_bytes` if policies were trained beside anything else."""
+    """Save `accuracy_vs_bytes` if policies were trained and there is something to compare them with."""
     table = front_table(output.frame)
     if len(table):
         drawn = output.frame.merge(table[FRONT_KEYS].drop_duplicates(), on=FRONT_KEYS)
@@ -151,7 +151,7 @@ def _draw_panel(ax: Axes, rows: pd.DataFrame) -> None:
             elinewidth=1,
             capsize=3,
             linestyle="none",
-            # A policy that chose one level for all epochs stands where that level stands: on top of it.
+            # A policy that chose one level for all epochs coincides with that level and is drawn on top.
             zorder=5 if math.isnan(level.group) else 4,
             label=row["recipe"].replace("_", " ") + alone_mark(row["n"], rows["n"].max()),
         )
@@ -169,7 +169,7 @@ def _draw_panel(ax: Axes, rows: pd.DataFrame) -> None:
     ax.set_ylabel(f"last validation {metric_of(rows).words}")
     percent_axis(ax.yaxis)
     ax.set_ylim(top=min(ax.get_ylim()[1], HIGHEST_SHARE))
-    if levels := chance_levels(rows):  # the lowest one's name stays above the labels of the ticks
+    if levels := chance_levels(rows):  # the lowest name stays above the tick labels
         ax.set_ylim(bottom=min(ax.get_ylim()[0], min(level.at for level in levels) - 0.07))
 
 
@@ -178,7 +178,7 @@ def _is_compared(rows: pd.DataFrame) -> bool:
 
 
 def _legend_columns(rows: pd.DataFrame) -> int:
-    """One, where a policy's settings would not fit beside another's."""
+    """Return one legend column if a recipe is too long to fit beside another, else two."""
     return 2 if rows["recipe"].str.len().max() <= _SHORT_RECIPE else 1
 
 
@@ -214,7 +214,7 @@ def _over_seeds(runs: pd.DataFrame, reference: pd.DataFrame) -> dict[str, Any]:
 
 
 def _is_on_front(row: Mapping[Any, Any], rows: pd.DataFrame) -> bool:
-    """Whether nothing that was tested alike reaches as much for fewer bytes, or more for as many."""
+    """Return whether no row of equal fidelity scores as high with fewer bytes, or higher with as many."""
     alike = rows[rows["tested_at"] == row["tested_at"]]
     fewer = alike["read_bytes_mean"] < row["read_bytes_mean"]
     more = alike["score_mean"] > row["score_mean"]

@@ -1,24 +1,24 @@
-"""The interval of a difference in score between levels and their baseline, over runs and over images.
+"""Intervals of the difference in score between levels and their baseline, over runs and images.
 
-The estimand is the difference in expected score: over the seeds of training, and over the population that the
-validation images are a sample of. An interval must therefore widen with both.
+The estimand is the difference in expected score, over training seeds and over the population that the
+validation images are sampled from. An interval must therefore widen with the variance of both.
 
-* Over images: an image that both models were asked for is one pair, so its difficulty cancels. The variance
-  is that of a bootstrap over images, in closed form: each image's influence on a score (Efron 1982, the
-  infinitesimal jackknife; of an AUC, DeLong et al. 1988). Scores that count classes alike are resampled
-  within classes, for how many images a class has is no part of what they estimate.
-* Over seeds or folds: the levels of a task are trained with the same seeds, so a level's deviation from the
-  mean of its seed is one estimate of one variance, pooled over levels (a two-way layout). It is taken to be
-  equal for all levels. Images are a part of it: what they explain is subtracted before the two are added, and
-  a rest below zero is none.
-* Both are joined by a t with the degrees of freedom of Satterthwaite (1946).
+* Over images: both models are evaluated on the same image, so its difficulty cancels. The variance is that of
+  a bootstrap over images, in closed form from each image's influence on a score (infinitesimal jackknife,
+  Efron 1982; for AUC, DeLong et al. 1988). Scores that weight classes equally are resampled within classes,
+  because they do not depend on the number of images per class.
+* Over seeds or folds: all levels of a task are trained with the same seeds. A level's deviation from the mean
+  of its seed estimates one variance, which is assumed equal for all levels and pooled over them (a two-way
+  layout). This variance includes a contribution of the images, which is subtracted before the two variances
+  are added. A negative remainder counts as zero.
+* The joint interval uses Student's t with the degrees of freedom of Satterthwaite (1946).
 
-In simulations 93 to 98 % of the intervals hold the truth where three levels or more are pooled, from two runs
-on. With a single level, two or three runs are too few if runs scatter more than images do: 87 to 92 %.
+In simulations, 93 to 98 % of the intervals contain the true value if three or more levels are pooled, for two
+or more runs. With a single level and two or three runs, coverage is 87 to 92 % if runs vary more than images.
 
-Seeds share their validation images (`of_shared_images`). Folds validate each image once (`of_folds`), so that
-their images differ as well. They train on images that they share, which no estimate of this kind sees (Bengio
-and Grandvalet 2004): the interval is of other seeds and validation images, not of other training sets.
+Seeds share their validation images (`of_shared_images`). Folds validate each image once (`of_folds`), so
+their images differ as well. Folds share training images, which no estimate of this kind accounts for (Bengio
+and Grandvalet 2004). The interval covers other seeds and validation images, but not other training sets.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class ImageVariance:
-    """Variance of the differences of L levels that images cause; arrays [..., L], `of_runs` [...]."""
+    """Variance over images of the differences of L levels; arrays are [..., L], `of_runs` is [...]."""
 
     variance: Floats
     """Variance of the mean difference over runs."""
     freedom: Floats
     of_runs: Floats
-    """The part of the pooled variance over runs that images explain, as a variance of a mean difference."""
+    """Part of the pooled variance over runs that images explain, as the variance of a mean difference."""
 
 
 @dataclass(frozen=True, slots=True)
 class Differences:
-    """Mean differences of L levels to the baseline, [..., L], with the variance and freedom of each mean."""
+    """Mean differences of L levels to the baseline, [..., L], with variance and degrees of freedom."""
 
     mean: Floats
     variance: Floats
@@ -62,16 +62,16 @@ class Differences:
 
 
 def half_of(error: Any, freedom: Any) -> Any:
-    """Half of the 95 % interval of a mean with a standard error and its degrees of freedom."""
+    """Return half the 95 % interval of a mean, from its standard error and degrees of freedom."""
     return stats.t.ppf((1 + CONFIDENCE) / 2, freedom) * error
 
 
 def differences(scores: Floats, images: ImageVariance | None = None) -> Differences:
-    """The differences of levels to the first one, joined as the module says.
+    """Return the differences of levels to the first one, with variances joined as the module describes.
 
     Args:
-        scores: [..., 1 + L, S] of S runs each, two or more; column s is of one seed or fold.
-        images: Their share; None: of images nothing is known, and the interval is over seeds alone.
+        scores: [..., 1 + L, S], with two or more runs S per level; column s belongs to one seed or fold.
+        images: The variance over images. None if it is unknown: the interval is then over seeds alone.
     """
     num_levels, num_runs = scores.shape[-2] - 1, scores.shape[-1]
     means = scores.mean(axis=-1)
@@ -88,16 +88,16 @@ def differences(scores: Floats, images: ImageVariance | None = None) -> Differen
 
 
 def of_shared_images(influence: Floats, strata: NDArray[Any]) -> ImageVariance:
-    """The variance by images where all runs were evaluated on the same ones.
+    """Return the variance over images for runs that were all evaluated on the same ones.
 
     Args:
-        influence: [..., 1 + L, S, N], as `INFLUENCES` give it.
-        strata: [N] what is resampled within (`strata_of`).
+        influence: [..., 1 + L, S, N], from `INFLUENCES`.
+        strata: [N], the strata to resample within (`strata_of`).
     """
     num_levels, num_runs = influence.shape[-3] - 1, influence.shape[-2]
     mean = influence.mean(axis=-2)
     variance, freedom = _over_strata(mean[..., 1:, :] - mean[..., :1, :], strata)
-    # What an image does to one run of one level alone is scatter over runs, too.
+    # An image's effect on a single run of a single level is part of the variance over runs, too.
     lone = _centred(influence, -3, -2)
     lone_variance, _ = _over_strata(lone, strata)
     of_runs = 2 * lone_variance.sum(axis=(-2, -1)) / (num_levels * (num_runs - 1)) / num_runs
@@ -105,10 +105,10 @@ def of_shared_images(influence: Floats, strata: NDArray[Any]) -> ImageVariance:
 
 
 def of_folds(influences: Sequence[tuple[Floats, NDArray[Any]]]) -> ImageVariance:
-    """The variance by images where each run was evaluated on images of its own.
+    """Return the variance over images for runs that were each evaluated on images of their own.
 
     Args:
-        influences: By fold `[..., 1 + L, N]` and the strata [N] of its images.
+        influences: For each fold, the influence `[..., 1 + L, N]` and the strata [N] of its images.
     """
     num_runs = len(influences)
     variances, uncertain, of_runs = [], [], []
@@ -125,9 +125,9 @@ def of_folds(influences: Sequence[tuple[Floats, NDArray[Any]]]) -> ImageVariance
 
 
 def _over_strata(influence: Floats, strata: NDArray[Any]) -> tuple[Floats, Floats]:
-    """Variance of a sum of influences [..., N] over resamples within strata, and its degrees of freedom.
+    """Return variance and degrees of freedom of a sum of influences [..., N], resampled within strata.
 
-    A stratum of one image is taken to have no variance: nothing is known of it.
+    A stratum of one image counts as having no variance, since nothing is known about it.
     """
     total = np.zeros(influence.shape[:-1])
     unsure = np.zeros(influence.shape[:-1])
@@ -158,7 +158,7 @@ def _balanced_accuracy(labels: NDArray[Any], correct: NDArray[Any], _: NDArray[A
 
 
 def _auc(labels: NDArray[Any], _: NDArray[Any], ranked_by: NDArray[Any] | None) -> Floats:
-    # Each class against the rest, the mean over classes; of two classes both say the same.
+    # Mean over classes of each class against the rest; with two classes, both give the same value.
     assert ranked_by is not None, "an AUC wants what classes are ranked by"
     there = [number for number in range(ranked_by.shape[1]) if 0 < (labels == number).sum() < len(labels)]
     total = np.zeros(len(labels))
@@ -168,7 +168,7 @@ def _auc(labels: NDArray[Any], _: NDArray[Any], ranked_by: NDArray[Any] | None) 
 
 
 def _placements(scores: NDArray[Any], positive: NDArray[np.bool_]) -> Floats:
-    """Each image's share of the pairs with the other side that are ranked right, over its side's count."""
+    """Return each image's share of correctly ranked pairs with the other side, over the size of its side."""
     ranks = stats.rankdata(scores)
     found = np.empty(len(scores))
     num_positive, num_negative = int(positive.sum()), int((~positive).sum())
@@ -183,9 +183,9 @@ INFLUENCES: dict[str, Callable[[NDArray[Any], NDArray[Any], NDArray[Any] | None]
     "balanced_accuracy": _balanced_accuracy,
     "auc": _auc,
 }
-"""By headline: of labels [N], correct [N] and scores of classes [N, C], what each image's weight does."""
+"""By primary metric: each image's influence, from labels [N], correct [N] and class scores [N, C]."""
 
 
 def strata_of(headline: str, labels: NDArray[Any]) -> NDArray[Any]:
-    """Strata to resample within: classes, where a score counts classes alike; a single one for top-1."""
+    """Return the strata to resample within: a single one for top-1, else classes, which count equally."""
     return np.zeros(len(labels), dtype=np.int64) if headline == "top1" else labels

@@ -16,7 +16,7 @@ from pcr_exp.config.describe import in_script
 from pcr_exp.training.task import TOP1
 
 _SAME, _NEAR = 0.0005, 0.1
-"""Accuracies nearer than the first are one line; of those nearer than the second names would overlap."""
+"""Accuracies nearer than the first share a line; names of lines nearer than the second would overlap."""
 
 _DASH_DOTTED, _DOTTED = "-.", (0, (1, 2))
 
@@ -26,7 +26,7 @@ _ON_POINTS = {"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 1
 
 
 class ChanceLevel(NamedTuple):
-    """A chance level, 0..1, and the look of its line."""
+    """A chance level, 0..1, with the name and the style of its line."""
 
     at: float
     words: str
@@ -34,12 +34,12 @@ class ChanceLevel(NamedTuple):
 
 
 def chance_levels(rows: pd.DataFrame) -> list[ChanceLevel]:
-    """The share of the most frequent class (dash-dotted), and chance, one in the classes (dotted).
+    """Return the share of the most frequent class (dash-dotted), and chance, 1 / classes (dotted).
 
-    For other metrics than top-1 one line, `guessing`. Levels that are not known are left out.
+    Metrics other than top-1 have a line `guessing` instead. Unknown levels are left out.
 
     Args:
-        rows: With `headline`, `majority_share` and `num_classes`, of one dataset and label.
+        rows: Rows of one dataset and label, with `headline`, `majority_share` and `num_classes`.
     """
     if metric_of(rows) is not TOP1:
         reached = {level for row in rows.to_dict("records") if (level := chance_level_of(row))}
@@ -67,14 +67,14 @@ def chance_lines(ax: Axes, rows: pd.DataFrame) -> None:
 
 
 def _side(level: ChanceLevel, levels: list[ChanceLevel]) -> str:
-    """Where two lines are near each other, the upper is named above it, the lower below."""
+    """Return where a line is named: of two lines near each other, the upper above, the lower below."""
     if any(0 < level.at - other.at < _NEAR for other in levels):
         return "bottom"
     return "top" if any(0 < other.at - level.at < _NEAR for other in levels) else "center"
 
 
 def upright_chance_lines(ax: Axes, rows: pd.DataFrame) -> None:
-    """The same on axes with accuracies on x, named beside the line's foot."""
+    """Draw `chance_levels` of rows on axes with accuracies on x, named beside the line's foot."""
     levels = chance_levels(rows)
     for level in levels:
         below = [other for other in levels if 0 < level.at - other.at < _NEAR]
@@ -90,7 +90,7 @@ def _percent(share: float) -> str:
 
 
 def group_handles(groups: Sequence[int], script: str) -> list[Line2D]:
-    """Legend entries of the scan groups of a script, which are drawn as points."""
+    """Return legend entries for scan groups of a script that are drawn as points."""
 
     def handle(group: int) -> Line2D:
         label, color = scan_words(in_script(f"group_{group}", script)), color_in_script(group, script)
@@ -100,7 +100,7 @@ def group_handles(groups: Sequence[int], script: str) -> list[Line2D]:
 
 
 def group_legend(ax: Axes, groups: Sequence[int], script: str) -> None:
-    """Name scan groups below the axes, in one row, without their script: it is the same of all."""
+    """Name scan groups below the axes, in one row, without the script that they share."""
     handles = group_handles(groups, script)
     for group, handle in zip(groups, handles, strict=True):
         handle.set_label(scan_words(f"group_{group}"))

@@ -1,4 +1,4 @@
-"""Under what the numbers of a page were measured: n, interval, NUMERICS and commit."""
+"""Conditions of measurement of a page's numbers: n, interval, NUMERICS and commit."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ COMMIT_DIGITS = 7
 
 @dataclass(frozen=True, slots=True)
 class MeasuredSet:
-    """Some numbers that were measured alike."""
+    """Numbers that were measured under the same conditions."""
 
     of: str
     n: str
@@ -24,7 +24,7 @@ class MeasuredSet:
 
 
 def set_of_runs(of: str, frame: pd.DataFrame, intervals: Iterable[str]) -> MeasuredSet:
-    """The set of runs in a `run_frame`; `intervals` are the kinds that their tables have (DIFFERENCE)."""
+    """Return the set of runs in a `run_frame`; `intervals` are the kinds in their tables (DIFFERENCE)."""
     known = [kind for kind in dict.fromkeys(intervals) if isinstance(kind, str) and kind]
     commits = (commit or "not recorded" for commit in frame["git_sha"])
     return MeasuredSet(
@@ -37,7 +37,7 @@ def set_of_runs(of: str, frame: pd.DataFrame, intervals: Iterable[str]) -> Measu
 
 
 def measured_line(frame: pd.DataFrame, intervals: Iterable[str]) -> str:
-    """The last line of a page of tables that were made of some runs, with a blank one before it."""
+    """Return the last line of a page of tables of runs, with a blank line before it."""
     found = set_of_runs("", frame, intervals)
     return (
         f"\nMeasured: n = {found.n}; interval: {found.interval}; NUMERICS "

@@ -1,4 +1,4 @@
-"""One image as its scans arrive: bytes, MS-SSIM and looks at each scan group (PCR figure 3)."""
+"""One image at increasing scan groups: bytes, MS-SSIM and appearance (PCR figure 3)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from pcr_exp.images.transcode import to_progressive
 
 PAPER_GROUPS = (1, 2, 5, 10)
 JPEG_QUALITY = 90
-"""For the photographs that scikit-image ships as PNG files."""
+"""JPEG quality for the photographs that scikit-image ships as PNG files."""
 DETAIL_SHARE = 0.25
 """Side of the enlarged detail, as a share of the image's smaller side."""
 NAME = "sample_image"
@@ -33,10 +33,10 @@ _WORDS_IN = 1.3
 
 
 def read_jpeg(name: str) -> bytes:
-    """A JPEG file's bytes: one of scikit-image's photographs by its name, or a file by its path.
+    """Return the bytes of a JPEG file: a scikit-image photograph given by name, or a file given by path.
 
     Raises:
-        ConfigError: there is neither.
+        ConfigError: neither exists.
     """
     if name in SOURCE_FILES:
         from pcr_exp.datasets.photo_crops import encode_jpeg
@@ -51,16 +51,16 @@ def read_jpeg(name: str) -> bytes:
 
 
 def write_sample_image(name: str, groups: Iterable[int], out: Path) -> list[Path]:
-    """Draw an image at some scan groups as `sample_image.{pdf,png,csv}`; returns the files.
+    """Draw an image at several scan groups as `sample_image.{pdf,png,csv}`; return the files.
 
     Args:
-        name: As `read_jpeg` takes it. The file is transcoded without loss, and never changed.
+        name: As in `read_jpeg`. The image is transcoded without loss; a file is never changed.
         groups: Scan groups, from few bytes to many.
-        out: Folder, made if it is not there.
+        out: Folder, created if it does not exist.
 
     Raises:
-        ConfigError: as `read_jpeg`.
-        ImageError: the file is no JPEG that can be transcoded.
+        ConfigError: as in `read_jpeg`.
+        ImageError: the file is not a JPEG that can be transcoded.
     """
     jpeg = read_jpeg(name)
     tour = tour_scans(to_progressive(jpeg), tuple(groups))
@@ -78,9 +78,9 @@ def write_sample_image(name: str, groups: Iterable[int], out: Path) -> list[Path
 
 
 def tour_scans(jpeg: bytes, groups: tuple[int, ...] = PAPER_GROUPS) -> pd.DataFrame:
-    """One row per group of a progressive JPEG: group, bytes, share (of all groups' bytes), ms_ssim, image.
+    """Return one row per group of a progressive JPEG: group, bytes, share of all bytes, ms_ssim, image.
 
-    `image` is uint8 [H, W, 3]; leave the column out where the table is saved.
+    `image` is uint8 [H, W, 3]; drop this column before saving the table.
     """
     pieces = group_pieces(split_scans(jpeg))
     reference = decode(jpeg)
@@ -100,7 +100,7 @@ def tour_scans(jpeg: bytes, groups: tuple[int, ...] = PAPER_GROUPS) -> pd.DataFr
 
 
 def draw_scan_tour(tour: pd.DataFrame) -> Figure:
-    """The images of `tour_scans` side by side with bytes and MS-SSIM, and a detail of each enlarged."""
+    """Draw the images of `tour_scans` side by side with bytes, MS-SSIM and an enlarged detail of each."""
     height, width = tour["image"].iloc[0].shape[:2]
     top, left, side = most_changed_square(tour["image"].iloc[0], tour["image"].iloc[-1])
     with style():
@@ -122,7 +122,7 @@ def draw_scan_tour(tour: pd.DataFrame) -> Figure:
 
 
 def most_changed_square(first: np.ndarray, last: np.ndarray) -> tuple[int, int, int]:
-    """Top, left and side in px of the square where two images differ most; side: DETAIL_SHARE of theirs."""
+    """Return top, left and side in px of the square where two images differ most; see DETAIL_SHARE."""
     height, width = first.shape[:2]
     side = max(1, round(DETAIL_SHARE * min(height, width)))
     squares = ((first.astype(np.float64) - last) ** 2).sum(axis=2)

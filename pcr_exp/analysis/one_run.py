@@ -28,9 +28,9 @@ COLUMNS = ["kind", "train_s", "wait_s", "probe_s", "train_loss", "val_loss", "nu
 
 
 def draw_run(folder: Path) -> dict[str, Path]:
-    """Draw a run's training curve beside its rows, as `training_curve.{pdf,png,csv}`.
+    """Draw a run's training curve into its folder, as `training_curve.{pdf,png,csv}`.
 
-    If a scan policy decided anything, `policy_trace.{pdf,png,csv}` too.
+    If a scan policy decided anything, `policy_trace.{pdf,png,csv}` is drawn too.
 
     Returns:
         The PNG of each figure by its name.
@@ -41,7 +41,7 @@ def draw_run(folder: Path) -> dict[str, Path]:
     directory = RunDirectory(folder)
     config = directory.config()
     manifest = directory.manifest()
-    assert manifest is not None  # there is a run
+    assert manifest is not None  # the folder holds a run
     rows = read_rows(directory.rows_path, with_declared(manifest.columns))
     frame = run_frame([Run(manifest, config, [scored(row, manifest.headline) for row in rows])])
     measured = pd.DataFrame([row for row in rows if row["kind"] != "policy"])
@@ -55,16 +55,16 @@ def draw_run(folder: Path) -> dict[str, Path]:
 
 
 def draw_training_curve(rows: pd.DataFrame, run: Mapping[Any, Any]) -> Figure:
-    """Losses (left) and the primary metric (right) against train_s + wait_s + probe_s.
+    """Draw losses (left) and the primary metric (right) against train_s + wait_s + probe_s.
 
     Args:
-        rows: A run's rows of the kinds `train` and `eval`, as logged or as `read_runs` reads them.
+        rows: A run's rows of the kinds `train` and `eval`, as logged or as read by `read_runs`.
         run: Its row of `run_frame`.
     """
     score = "val_score"
     with style():
         figure, (losses, accuracy) = panels(2)
-        # A run that has not evaluated yet lacks some.
+        # A run without an evaluation lacks some columns.
         rows = rows.rename(columns={f"val_{run['headline']}": score}).reindex(columns=[*COLUMNS, score])
         rows["seconds"] = seconds_of(rows)
         train, evaluated = (rows[rows["kind"] == kind] for kind in ("train", "eval"))

@@ -1,7 +1,7 @@
-"""Differences to the baseline of runs that kept what they said of every image: over seeds and images.
+"""Differences to the baseline over seeds and images, for runs that saved predictions of every image.
 
-Where a run kept none, or runs were asked for different images, `statistics.paired_difference` has the
-interval, and says that it is over seeds alone.
+If a run saved none, or runs were evaluated on different images, `statistics.paired_difference` gives the
+interval and labels it as over seeds alone.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ FOLDS_AND_IMAGES = "t over folds and images"
 INTERVALS = (SEEDS_AND_IMAGES, FOLDS_AND_IMAGES)
 
 Influence = tuple[NDArray[np.uint64], NDArray[np.float64], NDArray[Any]]
-"""One evaluation, in the order of image hashes: hashes, each image's effect on the score, strata."""
+"""One evaluation, sorted by image hash: hashes, each image's influence on the score, strata."""
 
 
 def with_intervals(
     runs: pd.DataFrame, reference: pd.DataFrame, measure: str, tested_at: str = "full"
 ) -> dict[Any, dict[str, Any]]:
-    """By scan level, the columns `statistics.DIFFERENCE` of its runs to those of the reference.
+    """Return the columns `statistics.DIFFERENCE` of each scan level's runs against the reference.
 
-    Levels with all seeds (or folds) of the reference are one task: their scatter is pooled. A level whose
-    runs have the reference's loss on every image in full, such as a group of all scans, is the reference
-    trained again. Its differences are zero, and pooling them would narrow the intervals of the others.
+    Levels that have all seeds (or folds) of the reference share one variance over runs, which is pooled. A
+    level whose runs have the reference's full-fidelity loss on every image, such as a group of all scans, is
+    the same training repeated. Its differences are zero, and pooling them would narrow other intervals.
 
     Args:
-        runs: Rows with `scan`, `run_id`, `headline`, `predictions` (None of a run that kept none), the
-            measure, and REPEAT.
-        reference: The same, of the baseline, tested in full.
-        measure: Column of the score of the last evaluation.
-        tested_at: The eval group of which that is.
+        runs: Rows with `scan`, `run_id`, `headline`, `predictions` (None if a run saved none), the measure,
+            and REPEAT.
+        reference: The same columns for the baseline, tested in full.
+        measure: Column with the score of the last evaluation.
+        tested_at: The eval group of that evaluation.
     """
     levels = dict(iter(runs.groupby("scan", sort=True)))
     found = {name: paired_difference(rows, reference, measure) for name, rows in levels.items()}
@@ -57,7 +57,7 @@ def with_intervals(
         if rows is None:
             continue
         if _is_same_training(rows, repeats):
-            found[name]["difference_interval"] = ""  # to itself
+            found[name]["difference_interval"] = ""  # against itself
         else:
             pooled[name] = rows
     if len(repeats) < 2 or not pooled:
@@ -77,7 +77,7 @@ def with_intervals(
 
 
 def _of_repeats(rows: pd.DataFrame, repeats: pd.DataFrame) -> pd.DataFrame | None:
-    """A level's rows in the order of the reference's seeds; None if it lacks one."""
+    """Return a level's rows in the order of the reference's seeds, or None if a seed is missing."""
     own = by_repeat(rows)
     return own.loc[repeats.index] if repeats.index.isin(own.index).all() else None
 
@@ -93,13 +93,13 @@ def _is_same_training(rows: pd.DataFrame, repeats: pd.DataFrame) -> bool:
 
 
 def _losses(run: Mapping[Any, Any]) -> NDArray[Any] | None:
-    """Image hashes with their losses in full, sorted; None if the run kept no predictions."""
+    """Return image hashes with their full-fidelity losses, sorted; None if the run saved no predictions."""
     last = _last_evaluation(run, "full")
     return None if last is None else np.sort(np.rec.fromarrays([run["predictions"].image, last.loss]))
 
 
 def _images(levels: Sequence[tuple[pd.DataFrame, str]]) -> tuple[ImageVariance, str] | None:
-    """The variance by images, and the name of the interval; None where images do not match between runs."""
+    """Return the variance over images and the interval's name; None if images are missing or unmatched."""
     found: list[list[Influence]] = []
     for rows, tested_at in levels:
         of_level = [_influence(run, tested_at) for run in rows.to_dict("records")]
@@ -109,14 +109,14 @@ def _images(levels: Sequence[tuple[pd.DataFrame, str]]) -> tuple[ImageVariance, 
         found.append(known)
     by_run = list(zip(*found, strict=True))
     if not all(np.array_equal(one[0][0], other[0]) for one in by_run for other in one):
-        return None  # levels of one seed were asked for different images
+        return None  # levels of one seed were evaluated on different images
     first = by_run[0][0][0]
     if all(np.array_equal(first, run[0][0]) for run in by_run):
         influence = np.array([[one[1] for one in level] for level in found])
         return of_shared_images(influence, by_run[0][0][2]), SEEDS_AND_IMAGES
     joined = np.concatenate([run[0][0] for run in by_run])
     if len(np.unique(joined)) < len(joined):
-        return None  # neither the same images nor each once
+        return None  # images are neither shared by all runs nor disjoint
     folds = [(np.array([one[1] for one in run]), run[0][2]) for run in by_run]
     return of_folds(folds), FOLDS_AND_IMAGES
 
@@ -138,9 +138,9 @@ def _last_evaluation(run: Mapping[Any, Any], eval_group: str) -> ImageScores | N
 
 
 def two_classes(labels: NDArray[Any], loss: NDArray[Any]) -> NDArray[np.float64]:
-    """Log odds of both classes, [N, 2], from a model's loss on the labels.
+    """Return log odds of both classes, [N, 2], from a model's loss on the labels.
 
-    The loss is -log(p) of the label's class, whose log odds are -log(exp(loss) - 1).
+    The loss is -log(p) of the label's class, whose log odds are therefore -log(exp(loss) - 1).
     """
     with np.errstate(divide="ignore", over="ignore"):
         odds = -np.log(np.expm1(loss.astype(np.float64)))

@@ -18,17 +18,17 @@ from pcr_exp.analysis.tables import Cell, Footnotes, section
 
 
 class Output:
-    """The files that pages write into a folder, from one frame of runs (`frame.run_frame`)."""
+    """Tables and figures that pages write into a folder, from one frame of runs (`frame.run_frame`)."""
 
     def __init__(self, frame: pd.DataFrame, folder: Path) -> None:
-        """Nothing is written yet."""
+        """Start without any file."""
         self.frame, self.folder = frame, folder
         self.tables: list[Path] = []
         self.figures: list[Path] = []
-        """PDF, PNG and CSV of each."""
+        """PDF, PNG and CSV of each figure."""
 
     def table(self, name: str, rows: pd.DataFrame, text: str | None = None) -> None:
-        """Write rows as `<name>.csv`, and the text for people, if there is one, as `<name>.md`."""
+        """Write rows as `<name>.csv` and, if given, the Markdown text as `<name>.md`."""
         path = self.folder / f"{name}.csv"
         as_written(rows).to_csv(path, index=False)
         self.tables.append(path)
@@ -36,7 +36,7 @@ class Output:
             self.text(name, text)
 
     def text(self, name: str, text: str) -> None:
-        """Write a table for people, whose rows are a figure's."""
+        """Write a Markdown table as `<name>.md`; its rows are in a CSV file already, such as a figure's."""
         path = self.folder / f"{name}.md"
         path.write_text(text)
         self.tables.append(path)
@@ -49,17 +49,16 @@ class Output:
         draw: Callable[[pd.DataFrame], Figure],
         drawn: pd.DataFrame | None = None,
     ) -> None:
-        """Save the figure that `draw` makes of rows, as `save_figure` does.
+        """Save the figure that `draw` makes of `rows`, as `save_figure` does.
 
-        Its caption is of all runs, or of those that are in `drawn` (the rows, if it is not given), where that
-        has `run_id`.
+        The caption covers all runs, or only those in `drawn` (default: `rows`) if it has a column `run_id`.
         """
         caption = of_runs(self.frame, shows, rows if drawn is None else drawn)
         self.figures += save_figure(draw, rows, self.folder, name, caption)
 
 
 Page = Callable[[Output], None]
-"""Writes what there is data for; nothing, if there is none."""
+"""Writes the tables and figures that there is data for; nothing if there is none."""
 Section = tuple[str, str, pd.DataFrame, dict[str, Cell], Footnotes]
 
 
@@ -71,18 +70,18 @@ def sections(
     columns: Callable[[pd.DataFrame, Footnotes], dict[str, Cell]],
     shown: Callable[[pd.DataFrame], pd.DataFrame] = lambda rows: rows,
 ) -> Iterator[Section]:
-    """A table for every group of comparable runs, each below a title of its own (`tables.section`).
+    """Yield one titled table per group of comparable runs, for `tables.section`.
 
     Args:
-        table: With `keys`, among them dataset, label, model and `setting`.
-        keys: What the runs of a group share.
-        words: By setting, as `distinguishing.setting_words` has them: for titles that would be alike.
-        facts: What stands above a table: given the values of its keys, and its rows.
-        columns: The cells of a table by their headers: given its rows, and its footnotes.
-        shown: The rows that have a line, in their order.
+        table: Rows with `keys`, among them dataset, label, model and `setting`.
+        keys: Columns whose values the runs of a group share.
+        words: Description of each setting (`distinguishing.setting_words`), to make equal titles unique.
+        facts: Returns the text above a table, from the values of its keys and its rows.
+        columns: Returns the cells of a table by header, from its rows and its footnotes.
+        shown: Selects and orders the rows that are printed.
 
     Yields:
-        Title, facts, rows, columns and footnotes, which are whole once all cells are made.
+        Title, facts, rows, columns and footnotes. The footnotes are complete once all cells are formatted.
     """
     found = list(per_setting(table, keys))
     titles = titles_apart([(title, group) for title, group, _ in found], words)
@@ -92,5 +91,5 @@ def sections(
 
 
 def joined(found: Iterable[Section]) -> str:
-    """All sections of a page in Markdown."""
+    """Return all sections of a page in Markdown."""
     return "\n".join(section(*each) for each in found)

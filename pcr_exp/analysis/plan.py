@@ -1,12 +1,12 @@
-"""The throughput model: what a described cluster will do at each scan level, what bounds it, what it costs.
+"""The throughput model: rate, bottleneck and cost of a described cluster at each scan level.
 
     X(g) = min(compute, decode(g), W / E[s_g])
 
-W is storage bandwidth and s_g the bytes of an image up to scan group g (Kuchnik et al., PVLDB 14(11)).
-A disk's one head seeks before each read, and transfers nothing meanwhile: an image then takes its share of a
-seek besides, and W / E[s_g] becomes 1 / (E[s_g] / W + seek / images per read). Storage that charges per
-request sets two more limits: requests/s x images per request, and what Little's law gives for the reads in
-flight. Pure functions of numbers; infinity is no limit.
+W is storage bandwidth and s_g the bytes of an image up to scan group g (Kuchnik et al., PVLDB 14(11)). The
+single head of a disk seeks before each read, and transfers nothing meanwhile. An image then also takes its
+share of a seek, and W / E[s_g] becomes 1 / (E[s_g] / W + seek / images per read). Storage with limits per
+request adds two more terms: requests/s x images per request, and Little's law for the reads in flight. All
+functions are pure; infinity means no limit.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from pcr_exp.storage.local import LocalStorage
 from pcr_exp.system import MIB
 
 GB = 10**9
-"""Bytes that `cost_per_gb` is for."""
+"""Bytes that `cost_per_gb` pays for."""
 
 
 def epoch_traffic(num_images: int, images_per_record: float, image_bytes: float) -> tuple[float, int]:
-    """Return the bytes and the requests of an epoch that is read from storage whole.
+    """Return the bytes and the requests of an epoch that is read entirely from storage.
 
-    Each record is one request, whatever the scan group: it reads the record's beginning.
+    Each record is one request at any scan group, because it reads a prefix of the record.
 
     Args:
         num_images: Images of the epoch.
@@ -49,14 +49,14 @@ def epoch_traffic(num_images: int, images_per_record: float, image_bytes: float)
 def reading_dollars(
     num_bytes: float, num_requests: float, *, cost_per_gb: float, cost_per_1000_requests: float
 ) -> float:
-    """Return the dollars of so many bytes and requests; `cost_per_gb` is for 10^9 bytes."""
+    """Return the price in dollars of these bytes and requests; `cost_per_gb` is for 10^9 bytes."""
     return num_bytes / GB * cost_per_gb + num_requests / 1000 * cost_per_1000_requests
 
 
 def bandwidth_images_per_s(
     bandwidth_bytes_per_s: float, image_bytes: float, *, seek_s_per_image: float = 0.0
 ) -> float:
-    """W / E[s_g], or 1 / (E[s_g] / W + seek): `seek_s_per_image` is a read's seek over its images."""
+    """Return W / E[s_g], or 1 / (E[s_g] / W + seek); `seek_s_per_image` is a read's seek over its images."""
     free_images_per_s = bandwidth_bytes_per_s / image_bytes
     return 1 / (1 / free_images_per_s + seek_s_per_image) if seek_s_per_image else free_images_per_s
 
@@ -70,25 +70,25 @@ def in_flight_images_per_s(
     bandwidth_bytes_per_s: float,
     seek_s: float = 0.0,
 ) -> float:
-    """What so many reads in flight can deliver, alone on the storage: Little's law, X = L / T.
+    """Return the images/s that these reads in flight can deliver, by Little's law: X = L / T.
 
-    T is a read's own time: latency, its seek, and its bytes at full bandwidth.
+    T is the time of a read that has the storage to itself: latency, seek, and its bytes at full bandwidth.
     """
     read_s = latency_s + seek_s + read_bytes / bandwidth_bytes_per_s
     return math.inf if read_s == 0 else reads_in_flight * images_per_read / read_s
 
 
 def reads_in_flight(reads_per_s: float, *, latency_s: float, transfer_s: float) -> float:
-    """Little's law, L = X T: reads that are under way at a time, where so many a second come back.
+    """Return the number of reads in flight at this rate, by Little's law: L = X T.
 
-    `transfer_s` is all that a read has the storage to itself for: its bytes, and its seek where there is one.
-    Below as many, latency is the limit and not bandwidth.
+    `transfer_s` is how long a read occupies the storage: its bytes, and its seek if there is one. With fewer
+    reads in flight, latency is the limit and not bandwidth.
     """
     return reads_per_s * (latency_s + transfer_s)
 
 
 def images_per_s(limits: Mapping[str, float]) -> tuple[float, str]:
-    """The smallest limit (images/s) and its name; of equal ones the first."""
+    """Return the smallest limit (images/s) and its name; of equal ones, the first."""
     name = min(limits, key=lambda limit: limits[limit])
     return limits[name], name
 
@@ -100,7 +100,7 @@ def roofline_images_per_s(
     compute_images_per_s: float,
     seek_s_per_image: float = 0.0,
 ) -> float:
-    """min(compute, W / E[s]): flat up to the knee, and falling as 1 / E[s] beyond. Seeks lower the slope."""
+    """Return min(compute, W / E[s]): flat up to the knee, then falling as 1 / E[s]. Seeks lower the slope."""
     storage = bandwidth_images_per_s(bandwidth_bytes_per_s, image_bytes, seek_s_per_image=seek_s_per_image)
     return min(compute_images_per_s, storage)
 
@@ -108,24 +108,24 @@ def roofline_images_per_s(
 def knee_image_bytes(
     *, bandwidth_bytes_per_s: float, compute_images_per_s: float, seek_s_per_image: float = 0.0
 ) -> float:
-    """E[s_g] = W (1 / X_c - seek): the largest mean image at which storage does not hold compute up.
+    """Return E[s_g] = W (1 / X_c - seek): the largest mean image at which storage does not limit compute.
 
-    0 or less where seeks alone do: then there is none.
+    It is 0 or less, and there is no knee, if seeks alone limit compute.
     """
     return bandwidth_bytes_per_s / compute_images_per_s - bandwidth_bytes_per_s * seek_s_per_image
 
 
 def epochs_per_h(num_images: float, images_per_s: float) -> float:
-    """Epochs of `num_images` in an hour."""
+    """Return the epochs of `num_images` in an hour."""
     return 3600 * images_per_s / num_images
 
 
 def fill_s(window_images: float, limits: Mapping[str, float]) -> float:
-    """Seconds that a run takes beyond images / X, because its stages begin and end one after another.
+    """Return the seconds that a run takes beyond images / X, because its stages start and end in sequence.
 
-    Images pass the stages (`limits`, images/s) in windows. A pipeline takes every stage's time for one window
-    and the slowest stage's for each other one: the first is read before any is trained, the last is trained
-    after all are read.
+    Images pass the stages (`limits`, images/s) in windows. A pipeline takes the time of every stage for one
+    window, and the time of the slowest stage for each other window. The first window is read before any is
+    trained, and the last is trained after all are read.
     """
     window_s = [window_images / limit for limit in limits.values()]
     return sum(window_s) - max(window_s)
@@ -134,14 +134,14 @@ def fill_s(window_images: float, limits: Mapping[str, float]) -> float:
 def time_to_accuracy_s(
     epochs_to_accuracy: float, num_images: float, images_per_s: float, *, start_s: float = 0.0
 ) -> float:
-    """Seconds until so many epochs of `num_images` are trained; `start_s` is what `fill_s` gives."""
+    """Return the seconds to train `epochs_to_accuracy` epochs of `num_images`; `start_s` is from `fill_s`."""
     return start_s + epochs_to_accuracy * num_images / images_per_s
 
 
 LIMITS = ["compute", "decode", "bandwidth", "requests", "in_flight"]
-"""What can bound a cluster, each in a column `<limit>_images_per_s`; `bound` names the smallest.
+"""Limits of a cluster, each in a column `<limit>_images_per_s`; `bound` names the smallest.
 
-`bandwidth` has the seeks of a disk in it. Where they take longer than the bytes, `bound` says `seeks`."""
+`bandwidth` includes the seeks of a disk. If they take longer than the bytes, `bound` is `seeks`."""
 
 PREDICTION_COLUMNS = [
     *("model", *LEVEL, "workers", "image_bytes", "bandwidth_mib_per_s", "seek_s_per_image"),
@@ -154,7 +154,7 @@ PREDICTION_COLUMNS = [
 
 @dataclass(frozen=True, slots=True)
 class PlannedData:
-    """What is read: `PlannedDataConfig` with its numbers."""
+    """The numbers of `PlannedDataConfig`, as given or read from records."""
 
     num_images: int
     images_per_record: float
@@ -162,10 +162,10 @@ class PlannedData:
 
 
 def planned_data(config: PlannedDataConfig, scans: Iterable[str]) -> PlannedData:
-    """The dataset's numbers at these scan levels, from its configuration or its records.
+    """Return the dataset's numbers at these scan levels, from its configuration or its records.
 
     Raises:
-        ConfigError: a scan level is none, or has no size.
+        ConfigError: a name is not a scan level, or a level has no size.
         RecordError: the records cannot be opened.
     """
     levels = {name: scan_of(name) for name in scans}
@@ -190,15 +190,15 @@ def planned_data(config: PlannedDataConfig, scans: Iterable[str]) -> PlannedData
 
 
 def predict(plan: PlanConfig, workers: Iterable[int]) -> pd.DataFrame:
-    """One row of PREDICTION_COLUMNS per model, number of workers and scan level.
+    """Return one row of PREDICTION_COLUMNS per model, number of workers and scan level.
 
     Rates are of all workers together. `mib_per_s` and `requests_per_s` are what storage delivers at
-    `images_per_s`; `requests_in_flight` is how many that takes. Dollars are what `plan.cost_per_gb` and
-    `plan.cost_per_1000_requests` make of an epoch's bytes and requests, all of them read from the storage.
-    NaN: hours and dollars to accuracy without epochs to it.
+    `images_per_s`; `requests_in_flight` is how many requests that takes. Dollars are the price of an epoch's
+    bytes and requests, all read from the storage, at `plan.cost_per_gb` and `plan.cost_per_1000_requests`.
+    Hours and dollars to accuracy are NaN without epochs to accuracy.
 
     Raises:
-        ConfigError, RecordError: as `planned_data`.
+        ConfigError, RecordError: as in `planned_data`.
     """
     data = planned_data(plan.data, plan.decode_images_per_s)
     rows: list[dict[str, Any]] = []
@@ -213,10 +213,10 @@ def predict(plan: PlanConfig, workers: Iterable[int]) -> pd.DataFrame:
 
 
 def affordable(predictions: pd.DataFrame) -> pd.DataFrame:
-    """One row per model and number of workers: the highest scan group at which accelerators do not wait.
+    """Return the highest scan group at which accelerators do not wait, per model and number of workers.
 
-    `scan`, its `group`, `images_per_s` and `image_bytes`. Where they wait at every group, it is the fastest
-    one, the lower of equals; `waits` says so.
+    Further columns: `scan`, `group`, `images_per_s`, `image_bytes` and `waits`. If accelerators wait at every
+    group, `waits` is true and the group is the fastest one, the lower of equal ones.
     """
     groups = predictions[predictions["encoding"] != "baseline"]
     rows = []
@@ -230,12 +230,12 @@ def affordable(predictions: pd.DataFrame) -> pd.DataFrame:
 
 
 def worker_counts(max_workers: int) -> list[int]:
-    """1, 2, 4, ... up to `max_workers`."""
+    """Return 1, 2, 4, ... up to `max_workers`."""
     return [2**exponent for exponent in range(int(math.log2(max_workers)) + 1)]
 
 
 def bandwidth_bytes_per_s(storage: StorageConfig) -> float:
-    """W; infinite without a limit."""
+    """Return W; infinite without a limit."""
     return math.inf if storage.bandwidth_mib_per_s is None else storage.bandwidth_mib_per_s * MIB
 
 

@@ -40,11 +40,11 @@ from pcr_exp.system.words import counted
 
 
 def draw_roofline(predictions: pd.DataFrame) -> Figure:
-    """One panel per model of `plan.predict` at one number of workers, on storage with a bandwidth.
+    """Draw one panel per model of `plan.predict` at one number of workers, for storage with a bandwidth.
 
-    Line: min(compute, W / bytes), seeks in it where the storage has some; its knee marked, unless seeks alone
-    hold compute up. Points: scan levels as predicted, below the line where
-    decoding or requests are the limit. Both axes logarithmic.
+    The line is min(compute, W / bytes), including seeks if the storage has some. Its knee is marked unless
+    seeks alone limit compute. Points are predictions of scan levels; they lie below the line where decoding
+    or requests are the limit. Both axes are logarithmic.
     """
     return _panel_per_model(predictions, _draw_roofline)
 
@@ -110,10 +110,10 @@ def _mark_knee(ax: Axes, knee: float, compute: float) -> None:
 
 
 def draw_workers(predictions: pd.DataFrame) -> Figure:
-    """One panel per model of `plan.predict` over numbers of workers; both axes logarithmic.
+    """Draw one panel per model of `plan.predict` over numbers of workers; both axes are logarithmic.
 
-    Lines: images/s of all workers, per scan level; thin line: what the accelerators could train. The number
-    above each size is the highest scan group that it can afford (`plan.affordable`), in brackets where
+    Lines are images/s of all workers, per scan level; the thin line is what the accelerators could train. The
+    number above each worker count is the highest affordable scan group (`plan.affordable`), in brackets if
     accelerators wait at every group.
     """
     return _panel_per_model(predictions, _draw_workers)
@@ -174,16 +174,16 @@ _FILLED_WHERE = {
     "$/epoch": "dollars_per_epoch",
     "$ to accuracy": "dollars_to_accuracy",
 }
-"""Headers of the table that stand only where some row has this column, other than 0."""
+"""Table headers that appear only if some row has a value other than 0 in this column."""
 
 
 def report_plan(plan: PlanConfig) -> list[Path]:
-    """Write predictions.csv, predictions.md and the figures into `plan.out`; returns all files.
+    """Write predictions.csv, predictions.md and the figures into `plan.out`; return all files.
 
-    The figures are drawn for storage with a bandwidth; without one there is no roofline.
+    Figures are drawn only for storage with a bandwidth; without one there is no roofline.
 
     Raises:
-        ConfigError, RecordError: as `predict`.
+        ConfigError, RecordError: as in `predict`.
     """
     out = Path(plan.out)
     predictions = predict(plan, [plan.workers])
@@ -202,7 +202,7 @@ def report_plan(plan: PlanConfig) -> list[Path]:
 
 
 def caption_of(plan: PlanConfig, shows: str) -> Caption:
-    """The caption of a figure of a plan's predictions."""
+    """Return the caption of a figure of a plan's predictions."""
     models = ", ".join(plan.model_images_per_s)
     return Caption(
         shows=shows,
@@ -214,7 +214,7 @@ def caption_of(plan: PlanConfig, shows: str) -> Caption:
 
 
 def to_markdown(plan: PlanConfig, predictions: pd.DataFrame, growing: pd.DataFrame) -> str:
-    """A table per model, and which scan group each number of workers can afford."""
+    """Return Markdown with a table per model, and the scan group that each number of workers can afford."""
     parts = [f"{_facts(plan)} Predicted, not measured."]
     for model, rows in predictions.groupby("model", sort=False):
         lines = markdown_table(rows, {name: cell for name, cell in _COLUMNS.items() if _filled(name, rows)})

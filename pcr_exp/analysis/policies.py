@@ -1,4 +1,4 @@
-"""The decisions of a scan policy over a run, the bytes that it saved, and the figure of both."""
+"""Decisions of a scan policy during a run, the bytes that it saved, and the figure of both."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ TRACE_COLUMNS = [
 ]
 _SUPPLY = "images_per_s"
 _WITH_THRESHOLD = ("ms_ssim", "cosine")
-"""Measures that a policy's `threshold` is of."""
+"""Measures that a policy compares with its `threshold`."""
 DRAWN_CANDIDATES = (1, 2, 5, 10)
-"""Candidates that are drawn where there are more than MAX_CURVES."""
+"""Candidates that are drawn if there are more than MAX_CURVES."""
 
 
 def policy_trace(rows: Sequence[Row], threshold: float | None = None) -> pd.DataFrame:
-    """One row per decision and candidate that was compared; one without `candidate` where none was.
+    """Return one row per decision and compared candidate; a decision without candidates has one row.
 
-    `epoch` is the number of epochs completed; `seconds` (train_s + wait_s + probe_s), `record_bytes` and the
-    probes' columns are as it was decided. `run_saved_bytes` and `run_saved_share` are of the whole run
-    (`saved_by`), the same in every row. `threshold` is what a candidate's score has to reach: the policy's
-    own (the argument), or of a supply the images/s that training took until then; NaN where there is none.
+    `epoch` is the number of epochs completed. `seconds` (train_s + wait_s + probe_s), `record_bytes` and the
+    probe columns are as of the decision. `run_saved_bytes` and `run_saved_share` are of the whole run
+    (`saved_by`), the same in every row. `threshold` is the score that a candidate has to reach: the policy's
+    own (the argument), or for the measure `images_per_s` the images/s of training until then; else NaN.
     """
     decisions = [row for row in rows if row["kind"] == "policy"]
     if not decisions:
@@ -60,11 +60,11 @@ def policy_trace(rows: Sequence[Row], threshold: float | None = None) -> pd.Data
 
 
 def saved_by(rows: Sequence[Row]) -> tuple[float, float]:
-    """Bytes of all scans of a run's images that it did not read, and their share. Probes count as read."""
+    """Return how many bytes of all scans a run did not read, and their share. Probes count as read."""
     last = rows[-1]
     full_bytes = last.get("full_bytes")
     if not full_bytes:
-        return NAN, NAN  # a run from before it was counted
+        return NAN, NAN  # older runs did not count it
     saved = full_bytes - last["record_bytes"] - last["probe_bytes"]
     return saved, saved / full_bytes
 
@@ -83,7 +83,7 @@ def _entries(row: Row, whole: Mapping[str, float]) -> Iterator[dict[str, Any]]:
 
 
 def drawn_shares(scan: Mapping[str, Any]) -> dict[int, float]:
-    """Share of the records at each group, where every record draws its own (`mixture`); {} elsewhere."""
+    """Return each group's share of records if every record draws its own group (`mixture`), else {}."""
     if scan["name"] != "mixture":
         return {}
     shares = probabilities(scan["candidates"], scan["group"], scan["weights"])
@@ -93,17 +93,17 @@ def drawn_shares(scan: Mapping[str, Any]) -> dict[int, float]:
 def draw_policy_trace(
     trace: pd.DataFrame, policy: str, end_s: float, shares: Mapping[int, float] | None = None
 ) -> Figure:
-    """The chosen group (left) and each candidate's score (right, if any were compared) against seconds.
+    """Draw the chosen group (left) and each candidate's score (right, if any were compared) over seconds.
 
-    Probes are grey bands as wide as they took. What a score has to reach is dashed. Of more than MAX_CURVES
-    candidates those of DRAWN_CANDIDATES are drawn.
+    Probes are grey bands as wide as their duration. Thresholds are dashed. With more than MAX_CURVES
+    candidates, only those in DRAWN_CANDIDATES are drawn.
 
     Args:
-        trace: As `pcr_exp.analysis.policies.policy_trace` makes it, of one run.
-        policy: The policy's name, and what was changed of its preset.
-        end_s: The run's train_s + wait_s + probe_s: how far the last choice reaches.
-        shares: As `drawn_shares` has them: groups that records drew throughout, drawn in place of the chosen
-            one, which is but the most likely.
+        trace: The `policy_trace` of one run.
+        policy: The policy's name, with the changes to its preset.
+        end_s: The run's train_s + wait_s + probe_s, where the last choice ends.
+        shares: From `drawn_shares`: the groups that records drew throughout. They replace the chosen group,
+            which is only the most likely one.
     """
     with style():
         scored = trace.dropna(subset=["candidate"])
@@ -146,7 +146,7 @@ def _draw_shares(ax: Axes, shares: Mapping[int, float], script: str, end_s: floa
         color = color_in_script(group, script)
         ax.plot([0, end_s], [group, group], group_marker(group), linestyle="-", color=color, clip_on=False)
         words = f"{share:.0%} of records"
-        # Inwards of the line: above the highest group is no room.
+        # Towards the middle: there is no space above the highest group.
         where, aligned = ((0, -5), "top") if group > NUM_GROUPS / 2 else ((0, 5), "bottom")
         note(ax, words, (end_s / 2, group), where, ha="center", va=aligned)
 
@@ -184,9 +184,9 @@ def _draw_scores(ax: Axes, scored: pd.DataFrame, script: str, end_s: float) -> N
 
 
 def write_traces(output: Output) -> None:
-    """Draw what each policy's run decided, as `traces/<policy>_s<seed>.{pdf,png,csv}`.
+    """Draw the decisions of each policy's run as `traces/<policy>_s<seed>.{pdf,png,csv}`.
 
-    Runs of one policy and seed in several settings have their run ids as names.
+    If runs of one policy and seed have several settings, their files are named by run id.
     """
     frame = output.frame
     with_policy = frame[[has_policy(config) for config in frame["config"]]]
@@ -199,7 +199,7 @@ def write_traces(output: Output) -> None:
 
 
 def draw_trace(frame: pd.DataFrame, caption: Caption, out: Path, name: str) -> list[Path]:
-    """Save what the policy of one run decided as `<name>.{pdf,png,csv}`; nothing if it decided nothing."""
+    """Save the decisions of one run's policy as `<name>.{pdf,png,csv}`; nothing if it made none."""
     (run,) = frame.to_dict("records")
     rows, scan = run["rows"], run["config"]["scan"]
     trace = policy_trace(rows, scan.get("threshold"))

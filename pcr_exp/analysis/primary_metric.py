@@ -1,6 +1,6 @@
-"""The primary metric of runs: `score` in frames, its own name in files, and words for people.
+"""The primary metric of runs: `score` in frames, its own name in files, and readable words on pages.
 
-A frame says in its column `headline` which metric the scores are (`pcr_exp.training.task`).
+The column `headline` of a frame names the metric of its scores (`pcr_exp.training.task`).
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _SCORE = re.compile(r"(?<![a-z])score(?![a-z])")
 
 
 def metric_of(rows: pd.DataFrame) -> Headline:
-    """Return the metric that the scores of some comparable rows are."""
+    """Return the metric of the scores of comparable rows; top-1 if there are no rows."""
     return headline_called(str(rows["headline"].iloc[0])) if len(rows) else TOP1
 
 
 def chance_level_of(row: Mapping[Any, Any]) -> float | None:
-    """Return what a model reaches that has learned nothing; None where it is not known.
+    """Return the chance level, the score of a model that has learned nothing; None if it is unknown.
 
     `row` has `headline`, `majority_share` and `num_classes`.
     """
@@ -34,15 +34,15 @@ def chance_level_of(row: Mapping[Any, Any]) -> float | None:
 
 
 def scored(row: Mapping[str, Any], headline: str) -> dict[str, Any]:
-    """Return a run's row with its headline as `val_score`, in its place."""
+    """Return a run's row with its primary metric renamed to `val_score`; the order of columns is kept."""
     return {"val_score" if key == f"val_{headline}" else key: value for key, value in row.items()}
 
 
 def as_written(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a frame as files have it: with `final_top1` for `final_score` where all are judged by top-1.
+    """Return a frame with the column names of files: `final_top1` for `final_score` if all use top-1.
 
-    Where rows are judged by different metrics, columns stay called `score`, and `headline` says which. The
-    reporting rules' columns have their names of version 0.2.
+    If rows have different primary metrics, columns keep the name `score`, and `headline` names the metric.
+    Columns of the reporting rules keep their names of version 0.2.
     """
     frame = frame.rename(columns=_IN_FILES)
     if "headline" not in frame or frame["headline"].nunique() != 1:

@@ -36,7 +36,7 @@ META_FILE = "quality.json"
 REMEDY = "Measure it again with `python -m experiments.quality`."
 
 SET_COLUMNS = ["dataset", "split", "fingerprint", "decode", "antialias"]
-"""Columns that identify a measurement; `dataset` is a name for people, and nothing is looked up by it."""
+"""Columns that identify a measurement; `dataset` is a display name, and never used for a lookup."""
 
 
 def write_quality(
@@ -44,13 +44,13 @@ def write_quality(
 ) -> None:
     """Write quality.csv, quality_summary.csv and quality.json (provenance) of rows measured on `index`.
 
-    The json comes last: a folder that has it is whole.
+    The JSON file is written last, so a folder that has it is complete.
 
     Args:
-        folder: Is made.
+        folder: Created if it does not exist.
         quality: Rows of QUALITY_COLUMNS.
-        index: Of the records that were measured.
-        settings: `decode` and `antialias`, and what else the json is to say, such as the key of the images.
+        index: Index of the measured records.
+        settings: `decode`, `antialias` and further entries of the JSON file, such as the key of the images.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -69,10 +69,10 @@ def write_quality(
 
 
 def load_quality(quality_root: str | Path) -> pd.DataFrame:
-    """All measurements below `quality_root`, with SET_COLUMNS in front; empty if there are none.
+    """Return all measurements below `quality_root`, with SET_COLUMNS in front; empty if there are none.
 
-    Of several of the same records in the same decode mode one: they would be averaged. Two sets of one name
-    get the beginning of their fingerprint into it, so that they are told apart.
+    Repeated measurements of the same records in the same decode mode would be averaged, so only one is used
+    (`read_metas`). If sets share a name, it is extended by the start of the fingerprint and the decode mode.
 
     Raises:
         RunError: a measurement is damaged.
@@ -101,13 +101,13 @@ def load_quality(quality_root: str | Path) -> pd.DataFrame:
 
 
 def read_metas(quality_root: str | Path) -> list[tuple[Path, dict[str, Any]]]:
-    """The json of each measurement below a folder, and its path.
+    """Return the path and the contents of the JSON file of each measurement below a folder.
 
-    Of several of the same records in the same decode mode that of most images, of these that of most groups,
-    of these the latest; the log names the others.
+    Of several measurements of the same records in the same decode mode, the one with most images is used,
+    then most groups, then the latest date. The log names the others.
 
     Raises:
-        RunError: one is damaged.
+        RunError: a file is damaged.
     """
     found: dict[tuple[Any, ...], tuple[Path, dict[str, Any]]] = {}
     for path in sorted(Path(quality_root).rglob(META_FILE)):
@@ -138,12 +138,12 @@ def _damaged(meta_path: Path, error: Exception) -> RunError:
 
 
 def is_measured(folder: str | Path) -> bool:
-    """Whether `write_quality` has finished in `folder`."""
+    """Return whether `write_quality` has finished in `folder`."""
     return (Path(folder) / META_FILE).exists()
 
 
 def summary_markdown(summary: pd.DataFrame, dataset: str, split: str) -> str:
-    """The answer for people: bytes, MS-SSIM and SSIM of every scan group, from quality_summary.csv."""
+    """Return a Markdown table of bytes, MS-SSIM and SSIM of every scan group, from quality_summary.csv."""
     highest = float(summary["bytes_mean"].iloc[-1])
 
     def spread(measure: str) -> Cell:
@@ -165,7 +165,7 @@ def summary_markdown(summary: pd.DataFrame, dataset: str, split: str) -> str:
 
 
 NAMED_GROUPS = (1, 2, 5)
-"""Points that carry their number: the groups that the paper plots, but for the reference itself."""
+"""Groups whose points carry their value: those that the paper plots, except the reference itself."""
 
 MEAN = {"marker": "D", "markerfacecolor": "white", "markeredgecolor": INK, "markersize": 4}
 
@@ -176,14 +176,14 @@ _MODE_LOOKS = {
     "unsmoothed": (*OTHER_LOOKS[1], "-"),
     "scaled": (*OTHER_LOOKS[0], "-"),
 }
-"""By mode: colour, marker, dashes."""
+"""Colour, marker and dashes by decode mode."""
 
 
 def draw_mssim_vs_scan(quality: pd.DataFrame) -> Figure:
-    """MS-SSIM of whole images (columns of `measure_quality` and `dataset`): two panels per dataset.
+    """Draw MS-SSIM of whole images (columns of `measure_quality` and `dataset`), two panels per dataset.
 
-    Left against the scan group, right against mean bytes per image (log scale). Point: mean; bar: 5th to 95th
-    percentile over images.
+    The left panel is over the scan group, the right one over mean bytes per image (log scale). Points are
+    means; bars are the 5th to 95th percentile over images.
     """
     with style():
         datasets = sorted(quality["dataset"].unique())
@@ -208,7 +208,7 @@ def draw_mssim_vs_scan(quality: pd.DataFrame) -> Figure:
 
 
 def _in_order(modes: pd.Series) -> list[str]:
-    """Decode modes: ours in the order of their looks, then others by name."""
+    """Return decode modes in the order of `_MODE_LOOKS`, then others by name."""
     there = set(modes)
     return [*(mode for mode in _MODE_LOOKS if mode in there), *sorted(there - set(_MODE_LOOKS))]
 
@@ -228,10 +228,11 @@ def _draw_quality(ax: Axes, summary: pd.DataFrame, x: pd.Series) -> None:
 
 
 def draw_bytes_per_group(quality: pd.DataFrame) -> Figure:
-    """Box plot of an image's bytes per scan group (columns id, group, bytes, dataset), one panel per dataset.
+    """Draw a box plot of bytes per image over scan groups (columns id, group, bytes, dataset), by dataset.
 
     Box: quartiles and median; whiskers: 5th to 95th percentile; diamond: mean. The share above each box is
-    mean bytes over the mean bytes of the highest group measured. Logarithmic: images differ by factors.
+    mean bytes over the mean bytes of the highest group measured. The axis is logarithmic: sizes differ by
+    factors.
     """
     found = []
     for dataset, rows in quality.groupby("dataset", sort=True):
@@ -273,10 +274,10 @@ def _draw_boxes(ax: Axes, rows: pd.DataFrame) -> None:
 
 
 def draw_decode_modes(crops: pd.DataFrame, name: str) -> Figure:
-    """MS-SSIM of random crops (columns of `measure_crops` and `dataset`): two panels per dataset.
+    """Draw MS-SSIM of random crops (columns of `measure_crops` and `dataset`), two panels per dataset.
 
     Left: the mean over images per scan group. Right: each mode's mean difference to `libjpeg`, with two
-    standard errors. `name` is MS-SSIM's, with the size of the crops.
+    standard errors. `name` is the label of MS-SSIM, with the size of the crops.
     """
     with style():
         datasets = sorted(crops["dataset"].unique())
@@ -315,13 +316,13 @@ def draw_decode_modes(crops: pd.DataFrame, name: str) -> Figure:
 
 
 _OF_ANY_FOLDER = "folder"
-"""The dataset of images that have no name of their own: they are called after where they were measured."""
+"""Dataset name of images without a name of their own: they get the name of the measurement's folder."""
 
 _Metas = Mapping[str, Mapping[str, Any]]
 
 
 def save_quality_figures(quality: pd.DataFrame, measured_in: str | Path, out: str | Path) -> list[Path]:
-    """Save `mssim_vs_scan` and `bytes_per_group` of `files.load_quality(measured_in)` in `out`."""
+    """Save `mssim_vs_scan` and `bytes_per_group` of `load_quality(measured_in)` in `out`."""
     metas = metas_by_name(measured_in)
     named = _named(quality, metas)
     per_group = caption_of(metas, "Quality per scan group and per byte", "whole images")
@@ -333,7 +334,7 @@ def save_quality_figures(quality: pd.DataFrame, measured_in: str | Path, out: st
 
 
 def save_decode_modes(crops: pd.DataFrame, measured_in: str | Path, out: str | Path) -> list[Path]:
-    """Save `decode_modes` of the crops that were measured beside the json of `measured_in`."""
+    """Save `decode_modes` of crops, whose measurements have their JSON files below `measured_in`."""
     metas = metas_by_name(measured_in)
     sides = sorted({int(meta["crop_size_px"]) for meta in metas.values()})
     size = " / ".join(map(crops_of, sides))
@@ -346,7 +347,7 @@ def save_decode_modes(crops: pd.DataFrame, measured_in: str | Path, out: str | P
 
 
 def metas_by_name(measured_in: str | Path) -> _Metas:
-    """The json of each measurement below a folder, by the name of its images."""
+    """Return the contents of the JSON file of each measurement below a folder, by the name of its images."""
     found = {}
     for path, meta in read_metas(Path(measured_in).resolve()):
         found[path.parent.name if meta["dataset"] == _OF_ANY_FOLDER else meta["dataset"]] = meta
@@ -354,13 +355,13 @@ def metas_by_name(measured_in: str | Path) -> _Metas:
 
 
 def _named(rows: pd.DataFrame, metas: _Metas) -> pd.DataFrame:
-    """The rows, with a folder of images called as `metas` calls it, if it is but one."""
+    """Return the rows; if `metas` has a single folder of images without a name, they get its name there."""
     names = [name for name, meta in metas.items() if meta["dataset"] == _OF_ANY_FOLDER]
     return rows.replace({"dataset": {_OF_ANY_FOLDER: names[0]}}) if len(names) == 1 else rows
 
 
 def caption_of(metas: _Metas, shows: str, size: str) -> Caption:
-    """The caption of a figure of these measurements; `size` is that of the images or crops."""
+    """Return the caption of a figure of these measurements; `size` describes the images or crops."""
     hardware = dict.fromkeys(map(hardware_words, metas.values()))
     return Caption(
         shows=shows,

@@ -1,4 +1,4 @@
-"""Everything that files on disk allow: tables and figures of all finished runs and quality measurements."""
+"""Tables and figures of all finished runs and quality measurements on disk."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Report:
     figures: list[Path]
     """PDF, PNG and CSV of each."""
     num_lone_groups: int = 0
-    """Groups of runs (GROUP_KEYS) that figures of scan levels leave out, for each has but one level."""
+    """Number of run groups (GROUP_KEYS) left out of scan-level figures because they have a single level."""
 
 
 def write_report(
@@ -44,14 +44,14 @@ def write_report(
     pages: Sequence[Page] = (),
     exclusive_only: bool = True,
 ) -> Report:
-    """Write runs.csv, summary.csv, summary.md, fits and every figure that there is data for into `out`.
+    """Write runs.csv, summary.csv, summary.md, and every figure that there is data for, into `out`.
 
-    Either of the two roots may be missing or empty, not both. `target` and `exclusive_only` as in
-    `read_runs`; `pages` come behind those of every user. Figures of seconds are drawn of runs whose seconds
-    may be said (`reporting_rules.timing_exclusion`).
+    Either root may be missing or empty, but not both. `target` and `exclusive_only` are as in `read_runs`.
+    `pages` are written after the standard ones. Figures of seconds show only runs whose seconds may be
+    reported (`reporting_rules.timing_exclusion`).
 
     Raises:
-        RunError: there is nothing to report, or as `read_runs` and `load_quality` raise it.
+        RunError: there is nothing to report, or `read_runs` or `load_quality` raised it.
     """
     out = Path(out)
     there = Path(runs_root).is_dir()

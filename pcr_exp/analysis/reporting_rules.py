@@ -1,6 +1,6 @@
-"""Rules of reporting: whether seconds, times to a target and speed-ups of a run may be shown.
+"""Reporting rules: whether seconds, times to a target and speed-ups of a run may be shown.
 
-Each question is answered by the reason why not, in words for a footnote; an empty answer is a yes.
+Each rule returns the reason for an exclusion, as text for a footnote; empty if the number may be shown.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pcr_exp.runs.manifest import Manifest
 from pcr_exp.training.task import TOP1, headline_called
 
 NAN = float("nan")
-"""A number that may not be said, or that was not reached."""
+"""A number that the reporting rules exclude, or that was not reached."""
 FACTS = [
     "majority_share",
     "num_classes",
@@ -30,18 +30,18 @@ UNLIMITED = "storage was not limited: seconds are the page cache's and this mach
 MIXED = "its sessions ran on unlike hardware or settings"
 NOT_EXCLUSIVE = "others took more than 5 % of the CPU meanwhile (exclusive_only=false shows them)"
 OTHERS_AT_MOST = 0.05
-"""Share of the CPU that others may take while a run has the machine to itself."""
+"""CPU share that other processes may take while a run counts as having the machine to itself."""
 _SHARING = {True: ", exclusive", False: ", shared with others", None: ""}
 _OR = " / "
 UNLIKE = "runs of unlike hardware or settings"
 
 
 def timing_exclusion(run: Run) -> str:
-    """Why no seconds, rate or speed-up of a run may be shown; empty if they may.
+    """Return why no seconds, rate or speed-up of a run may be shown; empty if they may.
 
-    They may where something that a reader can set limits them (the throttle of storage or, of several
-    processes, of the network), the run had the machine for itself, and all its sessions ran alike. That no
-    other run of ours went on beside it is enough where rows do not say what others took of the CPU.
+    Three conditions must hold. A throttle that a reader can set limits the run: of the storage or, with
+    several processes, of the network. The run had the machine to itself. All its sessions had one timing key.
+    If rows lack the CPU share of other processes, it suffices that no other run was concurrent.
     """
     if not is_limited(run.config):
         return UNLIMITED
@@ -55,7 +55,7 @@ def timing_exclusion(run: Run) -> str:
 def may_say_time_to(
     target: float, majority_share: float | None, num_classes: int | None = None, headline: str = TOP1.name
 ) -> str:
-    """Why no time to a target may be shown; empty if it may, or if what guessing reaches is not known."""
+    """Return why no time to a target may be shown; empty if it may, or if the chance level is unknown."""
     share = None if majority_share is None or pd.isna(majority_share) else majority_share
     metric = headline_called(headline)
     guessed = metric.guessed(share, num_classes)
@@ -70,11 +70,11 @@ def may_say_time_to(
 
 
 def may_say_speedup(runs: pd.DataFrame, reference: pd.DataFrame) -> str:
-    """Why no speed-up of `runs` over `reference` may be shown; empty if it may.
+    """Return why no speed-up of `runs` over `reference` may be shown; empty if it may.
 
     Args:
         runs: Rows with `timing_excluded_because` (`timing_exclusion`) and `timing` (manifests' key).
-        reference: The same, of the runs that are compared with.
+        reference: The same columns for the runs to compare with.
     """
     if reference.empty:
         return "nothing to compare with"
@@ -85,7 +85,7 @@ def may_say_speedup(runs: pd.DataFrame, reference: pd.DataFrame) -> str:
 
 
 def is_limited(config: Mapping[str, Any]) -> bool:
-    """Whether a throttle stands before the records, or between processes."""
+    """Return whether a throttle limits the storage, or the network between processes."""
     storage = config["storage"]
     limits = [storage.get(key) for key in ("bandwidth_mib_per_s", "latency_ms", "seek_ms", "requests_per_s")]
     if config.get("world_size", 1) > 1:
@@ -94,9 +94,9 @@ def is_limited(config: Mapping[str, Any]) -> bool:
 
 
 def others_cpu_share(rows: Iterable[Mapping[str, Any]]) -> float:
-    """The share of the CPU that others took while rows were made, 0 to 1; NaN where no row says it.
+    """Return the CPU share, 0 to 1, that others took while rows were logged; NaN if no row records it.
 
-    A row's share is of the time since the last row before it that has one.
+    A row's share covers the time since the previous row that has one.
     """
     taken_s = known_s = since_s = 0.0
     for row in rows:
@@ -108,28 +108,28 @@ def others_cpu_share(rows: Iterable[Mapping[str, Any]]) -> float:
 
 
 def is_exclusive(run: Run) -> bool | None:
-    """Whether others took at most OTHERS_AT_MOST of the CPU while it trained; None: not known."""
+    """Return whether others took at most OTHERS_AT_MOST of the CPU during training; None if unknown."""
     share = others_cpu_share(run.rows)
     return None if pd.isna(share) else share <= OTHERS_AT_MOST
 
 
 def hardware_of(manifest: Manifest) -> str:
-    """The processor of a run, for people."""
+    """Describe the processor and the number of cores of a run."""
     return f"{manifest.gpu or manifest.cpu}, {manifest.num_cores} cores"
 
 
 def distinct(reasons: Iterable[str]) -> list[str]:
-    """The reasons that are not empty, each once, in their order."""
+    """Return the distinct reasons that are not empty, in their order."""
     return list(dict.fromkeys(reason for reason in reasons if reason))
 
 
 def all_hardware(rows: pd.DataFrame) -> str:
-    """The machines of runs, or of summaries of them: each once, in alphabetical order."""
+    """List the distinct machines of runs, or of summaries of them, in alphabetical order."""
     return _OR.join(sorted({machine for hardware in rows["hardware"] for machine in hardware.split(_OR)}))
 
 
 def facts_of(run: Run) -> dict[str, Any]:
-    """FACTS of a run: the level of guessing, what it ran on, and what may not be said of it."""
+    """Return FACTS of a run: the chance level, the hardware, and what the reporting rules exclude."""
     manifest = run.manifest
     return {
         "majority_share": NAN if manifest.majority_share is None else manifest.majority_share,

@@ -1,4 +1,4 @@
-"""Finished runs from disk, checked; and the others by name."""
+"""Finished runs, read from disk and checked, and a list of unfinished ones."""
 
 from __future__ import annotations
 
@@ -28,55 +28,55 @@ Session = tuple[datetime, datetime, str, str]
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A finished run as it lies on disk."""
+    """A finished run, as stored on disk."""
 
     manifest: Manifest
     config: dict[str, Any]
     rows: list[Row]
     shared_machine: str = ""
-    """Why its seconds are not its own: words, where it had company; else empty."""
+    """Why its seconds are unreliable: the reason if other runs were concurrent, else empty."""
     exclusive_only: bool = True
-    """Whether its seconds may be said only if it had the machine to itself."""
+    """Whether its seconds may be shown only if it had the machine to itself."""
     predictions: Predictions | None = field(default=None, repr=False, compare=False)
-    """Its predictions of every image; None if it kept none."""
+    """Its predictions of every image; None if it saved none."""
 
     @property
     def dataset(self) -> str:
-        """The name of its images in tables and titles: from measured facts, where the run has them."""
+        """Name of the dataset in tables and titles, from measured facts if the run has them."""
         return describe_dataset(self.manifest.dataset, self.manifest.dataset_facts)
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Its configuration, with a key of the user's own code, `code`, if its components are made of any."""
+        """Its configuration; `code` is a key of the user's own code, present if its components use any."""
         code = getattr(self.manifest, "component_code", {})
         return {**self.config, "code": key_of(code)} if code else self.config
 
     @property
     def eval_rows(self) -> list[Row]:
-        """Evaluations at full fidelity, the last of the finished model; one or more, unless it `is_timed`."""
+        """Full-fidelity evaluations, the last of the finished model; at least one unless `is_timed`."""
         return evaluations_at("full", self.rows)
 
 
 def evaluations_at(eval_group: str, rows: Iterable[Mapping[str, Any]]) -> list[Any]:
-    """The evaluations at one of `training.eval_groups`."""
+    """Return the evaluations at one of `training.eval_groups`."""
     return [row for row in rows if row["kind"] == "eval" and row["eval_group"] == eval_group]
 
 
 def read_runs(
     runs_root: str | Path, target: float | None = None, *, exclusive_only: bool = True
 ) -> list[Run]:
-    """All finished runs in the folders of `runs_root`, or in the packed set that lies there, by run id.
+    """Return all finished runs in the folders of `runs_root` and in a packed set there, by run id.
 
-    Without those that only measured seconds (`read_timed_runs`).
+    Runs that only measured seconds are left out (`read_timed_runs`).
 
-    `target` takes the place of the target in their manifests, which no file is changed for: what a run
-    did does not depend on it. Which runs went on at the same time follows from all manifests. Without
-    `exclusive_only` their seconds may be said though others computed beside them.
+    `target` replaces the target of their manifests without changing a file, because training does not depend
+    on it. All manifests together determine which runs were concurrent. Without `exclusive_only`, seconds may
+    be shown even if other processes used the CPU.
 
     Raises:
-        RunError: `runs_root` is not there; a manifest is damaged; a row is wrong (names file
-            and line); a run is marked finished without an evaluation; it is in a folder and in the set; or
-            what was said of images is damaged.
+        RunError: `runs_root` does not exist; a manifest is damaged; a row is wrong (the message names file
+            and line); a finished run has no evaluation; a run is both in a folder and in the set; or saved
+            predictions are damaged.
     """
     found = (run for run in _finished_runs(Path(runs_root)) if not is_timed(run.config))
     runs = [replace(run, exclusive_only=exclusive_only) for run in found]
@@ -105,7 +105,7 @@ def _finished_runs(root: Path) -> list[Run]:
 
 
 def read_timed_runs(runs_root: str | Path) -> list[Run]:
-    """All finished runs that ended by `training.stop_after_s`: their rows have seconds, and no result.
+    """Return all finished runs with `training.stop_after_s`: their rows have seconds, but no result.
 
     `read_runs` leaves them out. Raises RunError as it does.
     """
@@ -113,14 +113,14 @@ def read_timed_runs(runs_root: str | Path) -> list[Run]:
 
 
 def is_timed(config: Mapping[str, Any]) -> bool:
-    """Whether a run ended after some seconds, to measure them."""
+    """Return whether a run only measures seconds: it has `training.stop_after_s`."""
     return config["training"]["stop_after_s"] is not None
 
 
 def unfinished_runs(runs_root: str | Path) -> pd.DataFrame:
-    """The runs that `read_runs` leaves out: run_id, status, error (None unless failed), folder.
+    """Return the unfinished runs: run_id, status, error (None unless failed), folder.
 
-    `interrupted` is also what a run that is going on right now looks like from outside.
+    A run that is still training also has the status `interrupted`.
     """
     rows = []
     for directory in _directories(Path(runs_root)):
@@ -172,10 +172,10 @@ def _described(run: PackedRun, concurrent: Set[str]) -> Run:
 
 
 def shared_in_time(manifests: Iterable[Manifest]) -> set[str]:
-    """The ids of runs that went on at the same time as another run on the same machine.
+    """Return the ids of runs that were concurrent with another run on the same machine.
 
-    Sessions of one host are taken for the same machine. Those that were killed before they could say when are
-    not looked at.
+    Sessions with equal host count as the same machine. Sessions that were killed before they recorded their
+    end are ignored.
     """
     sessions = sorted(session for manifest in manifests for session in _sessions(manifest))
     found = set()

@@ -38,16 +38,16 @@ _LESS = "points of {headline}\nagainst the baseline"
 DIFFERENCES = "lines: 95 % intervals of mean differences, over the seeds that the baseline has"
 _SECONDS = ("time_to_target_s", "all_s")
 _ROOM = 1.06
-"""Length of an axis from 0, over its largest value: no marker is cut."""
+"""Length of an axis from 0, relative to its largest value, so that no marker is cut."""
 _LINE_IN, _MARGIN_IN = 0.27, 1.25
 
 
 def with_totals(runs: pd.DataFrame) -> pd.DataFrame:
-    """Rows of `run_frame` with three columns more.
+    """Return rows of `run_frame` with three more columns.
 
-    `all_s`: training, waiting and probing; NaN where no seconds may be said. `record_mib`: the MiB of records
-    that training and probes read. `difference_points`: the final score less the baseline's of the same seed
-    and setting; NaN where there is none.
+    `all_s`: seconds of training, data wait and probes; NaN if no seconds may be shown. `record_mib`: MiB of
+    records that training and probes read. `difference_points`: the final score minus the baseline's of the
+    same seed and setting, in points; NaN without a baseline.
     """
     keys = [*GROUP_KEYS, *repeat_of(runs)]
     baselines = runs[runs["encoding"] == "baseline"].drop_duplicates(keys).set_index(keys)["final_score"]
@@ -60,17 +60,17 @@ def with_totals(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def draw_side_by_side(runs: pd.DataFrame) -> Figure:
-    """Dots for runs, a bar for the mean of a level's seeds; MEASURES from left to right.
+    """Draw MEASURES from left to right, with a dot per run and a bar for the mean of a level's seeds.
 
-    Where the setting has a baseline, its score is left out for differences to it, by seed, with the 95 %
-    intervals of their means: on an axis of scores one point would not show.
+    If the setting has a baseline, differences to it, paired by seed, replace the scores. They have 95 %
+    intervals of their means. On an axis of scores, one point would not be visible.
 
-    Levels stand in the order of `scan_levels`, which also is that of the legends elsewhere. A level that has
-    seeds which did not reach the target shows those that did, and says how many did not. Seconds that may not
-    be said are not shown; where none may, nor are their panels.
+    Levels are in the order of `scan_levels`, as in other legends. If some seeds of a level missed the target,
+    only the others are drawn, with a note of how many missed it. Seconds that may not be shown are left out,
+    and so are their panels if no run has any.
 
     Args:
-        runs: `with_totals` of `run_frame`; one row of panels per GROUP_KEYS.
+        runs: `with_totals` of `run_frame`; one row of panels per group of GROUP_KEYS.
     """
     with style():
         facts = list(per_panel(runs))
@@ -96,7 +96,7 @@ def draw_side_by_side(runs: pd.DataFrame) -> Figure:
             words = f"{subtitle}; target {rows['target_score'].iloc[0]:.0%}"
             panel_title(axes[0], title, words, across=len(shown))
             lines = axes[0].texts[-1].get_text().count("\n")
-            panel_title(axes[1], " ", " " + "\n " * lines)  # height for the words, which run into its width
+            panel_title(axes[1], " ", " " + "\n " * lines)  # height for the words, which extend across it
             for text in (axes[0].title, *axes[0].texts[-1:]):
                 text.set_in_layout(False)
         footer(figure, f"a shape per seed, an upright bar for their mean; {DIFFERENCES}")
@@ -132,7 +132,7 @@ def _draw_measure(ax: Axes, rows: pd.DataFrame, measure: str) -> None:
 
 
 def _draw_interval(ax: Axes, place: int, level: ScanLevel, runs: pd.DataFrame) -> None:
-    """The 95 % interval of a level's mean difference; of the baseline its score."""
+    """Draw the 95 % interval of a level's mean difference; for the baseline, write its score."""
     if level.encoding == "baseline":
         score = f"{100 * distinct_seeds(runs)['final_score'].mean():.1f}%"
         note(ax, score, (0, place), (7, 0), va="center", fontsize=8)

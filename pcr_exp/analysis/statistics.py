@@ -1,4 +1,4 @@
-"""The statistics that every table of runs is made of: spreads, intervals, differences by seed or fold."""
+"""Statistics for all tables of runs: spreads, intervals, and differences paired by seed or fold."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ REPEAT = ("seed", "fold")
 """Columns that differ between repeats of one setting and level; a table without folds lacks the second."""
 
 SEEDS_ALONE = "t over seeds alone"
-"""An interval that knows nothing of other images: of runs that kept no predictions per image."""
+"""Kind of an interval without the variance over images, for runs that saved no predictions per image."""
 
 DIFFERENCE = [f"difference_{part}" for part in ("n", "mean", "ci95", "freedom", "interval")]
 """Columns of a difference (`paired_difference`)."""
 
 
 def half_width(values: Iterable[float]) -> float:
-    """Half of the 95 % interval of a mean: Student's t over the values; NaN for fewer than two, or if one is.
+    """Return half the 95 % Student's t interval of a mean; NaN for fewer than two values, or if one is NaN.
 
-    mean ± half_width holds the true mean of 95 of 100 such experiments, if values scatter normally.
+    If values are normal, mean ± half_width contains the true mean in 95 of 100 such experiments.
     """
     found = np.asarray(list(values), dtype=float)
     return float(half_of(stats.sem(found), len(found) - 1)) if len(found) > 1 else NAN
 
 
 def spread(runs: pd.DataFrame, measures: Iterable[str]) -> dict[str, float]:
-    """`<measure>_mean`, `_min` and `_max` over runs; NaN where one of them has none: no mean of the lucky."""
+    """Return `<measure>_mean`, `_min` and `_max` over runs; NaN if any is missing, to avoid bias."""
     found = {}
     for measure in measures:
         values = runs[measure].astype(float)
@@ -42,27 +42,27 @@ def spread(runs: pd.DataFrame, measures: Iterable[str]) -> dict[str, float]:
 
 
 def repeat_of(runs: pd.DataFrame) -> list[str]:
-    """The columns of REPEAT that a table has."""
+    """Return the columns of REPEAT that a table has."""
     return [key for key in REPEAT if key in runs]
 
 
 def distinct_seeds(runs: pd.DataFrame) -> pd.DataFrame:
-    """The first run of each seed (and fold): others differ in workers or hardware alone."""
+    """Return the first run of each seed (and fold); the others differ in workers or hardware alone."""
     return runs.drop_duplicates(repeat_of(runs))
 
 
 def by_repeat(runs: pd.DataFrame) -> pd.DataFrame:
-    """`distinct_seeds`, with REPEAT as their index."""
+    """Return `distinct_seeds`, indexed by REPEAT."""
     return distinct_seeds(runs).set_index(repeat_of(runs))
 
 
 def paired_difference(runs: pd.DataFrame, reference: pd.DataFrame, measure: str) -> dict[str, Any]:
-    """A measure of `runs` less that of the run of the same seed (and fold) in `reference`.
+    """Return the difference of a measure between `runs` and `reference`, paired by seed (and fold).
 
     Returns:
-        `difference_n`: how many both have; `difference_mean`; `difference_ci95`: half of its 95 % interval
-        (`half_width`), NaN for fewer than two; `difference_freedom` of that t; `difference_interval`: what
-        it is over, SEEDS_ALONE.
+        `difference_n`: the number of pairs; `difference_mean`; `difference_ci95`: half its 95 % interval
+        (`half_width`), NaN for fewer than two pairs; `difference_freedom`: degrees of freedom of that t;
+        `difference_interval`: the kind of interval, SEEDS_ALONE, or empty for fewer than two pairs.
     """
     ours, theirs = (by_repeat(some)[measure].astype(float) for some in (runs, reference))
     differences = (ours - theirs).dropna()
@@ -76,7 +76,7 @@ def paired_difference(runs: pd.DataFrame, reference: pd.DataFrame, measure: str)
 
 
 def interval_words(rows: pd.DataFrame) -> str:
-    """The kinds of intervals that the differences in some rows have, with their degrees of freedom."""
+    """Describe the kinds of intervals of the differences in some rows, with their degrees of freedom."""
     known = rows[rows["difference_interval"].fillna("").astype(bool)]
     parts = []
     for interval, alike in known.groupby("difference_interval", sort=True):
@@ -88,15 +88,15 @@ def interval_words(rows: pd.DataFrame) -> str:
 
 
 def paired_ratios(over: pd.DataFrame, under: pd.DataFrame, measure: str) -> pd.Series:
-    """A measure of `over` divided by that of the same seed (and fold) in `under`, of those that both have."""
+    """Return the ratio of a measure in `over` to that in `under`, for each seed (and fold) that both have."""
     ours, theirs = (by_repeat(some)[measure].astype(float) for some in (over, under))
     return (ours / theirs).dropna()
 
 
 def paired_ratio(over: pd.DataFrame, under: pd.DataFrame, measure: str) -> dict[str, float]:
-    """`speedup`: the mean of `paired_ratios`, with `speedup_min` and `speedup_max`.
+    """Return `speedup`, the mean of `paired_ratios`, with `speedup_min` and `speedup_max`.
 
-    All NaN where no speed-up may be said of these runs (`reporting_rules.may_say_speedup`).
+    All are NaN if no speed-up of these runs may be shown (`reporting_rules.may_say_speedup`).
     """
     if may_say_speedup(over, under):
         return dict.fromkeys(("speedup", "speedup_min", "speedup_max"), NAN)

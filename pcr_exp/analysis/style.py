@@ -1,4 +1,4 @@
-"""One style for all figures: readable in a README, on paper without colour, and by colour-blind eyes."""
+"""One style for all figures: readable in a README, on paper without colour, and with colour blindness."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from pcr_exp.config.scan_scripts import NUM_GROUPS
 _MARKERS = {1: "o", 2: "^", 3: "<", 4: ">", 5: "D", 6: "p", 7: "h", 8: "X", 9: "P", 10: "v"}
 
 _SHARES = {1: 0.061, 2: 0.138, 5: 0.466, 10: 1.0}
-"""By scan group of libjpeg's script, its share of the bytes of 1,000 native ImageNet images."""
+"""Share of bytes up to each scan group of libjpeg's script, over 1,000 native ImageNet images."""
 
 SHARES_OF_SCRIPTS = {
     "refined_luma": (0.070, 0.151, 0.291, 0.443, 0.644, 0.794, 1.0),
@@ -34,35 +34,35 @@ SHARES_OF_SCRIPTS = {
     "three_bands": (0.070, 0.192, 0.331, 0.483, 0.733, 1.0),
     "two_step": (0.070, 0.275, 0.428, 0.566, 0.831, 1.0),
 }
-"""The shares of every group of the other named scripts, of native ImageNet images (results/scan_scripts)."""
+"""Shares of bytes up to every group of the other named scripts, on native ImageNet (results/scan_scripts)."""
 
 
 def group_color(group: float) -> str:
-    """The colour of a group of libjpeg's script: light (few bytes) to dark (all).
+    """Return the colour of a group of libjpeg's script, from light (few bytes) to dark (all).
 
-    Steps are even in the logarithm of the group, so that the paper's 1, 2, 5, 10 are equally far apart, on a
-    ramp of even perceived lightness: order survives a black-and-white printer and colour blindness.
+    Steps are even in the logarithm of the group, so that the paper's 1, 2, 5, 10 are about equally far apart.
+    Perceived lightness changes evenly, so the order survives a black-and-white printer and colour blindness.
     """
     share = math.log(min(group, NUM_GROUPS)) / math.log(NUM_GROUPS)
     return to_hex(mpl.colormaps["plasma"](0.80 - 0.70 * share))
 
 
 def share_color(share: float) -> str:
-    """The colour of a group of another script, by its share of all bytes.
+    """Return the colour of a group of another script, by its share of all bytes.
 
-    It is that of the group of libjpeg's script that has this share, on the ramp of `group_color`.
+    It is the colour of the group of libjpeg's script with this share, on the ramp of `group_color`.
     """
     logarithms = [math.log(group) for group in _SHARES]
     return group_color(math.exp(np.interp(share, [*_SHARES.values()], logarithms)))
 
 
 def color_in_script(group: float, script: str = "default", share: float = math.nan) -> str:
-    """The colour of a group of any script.
+    """Return the colour of a group of any script.
 
     Args:
-        group: From 1.
-        script: Its name; `default` is libjpeg's.
-        share: Of all bytes, of a group of the user's own script. Where it is not known, the number decides.
+        group: Scan group, from 1.
+        script: Name of the script; `default` is libjpeg's.
+        share: Share of all bytes, for a group of the user's own script. If it is NaN, the number decides.
     """
     if script in SHARES_OF_SCRIPTS:
         return share_color(SHARES_OF_SCRIPTS[script][int(group) - 1])
@@ -70,7 +70,7 @@ def color_in_script(group: float, script: str = "default", share: float = math.n
 
 
 def group_marker(group: float) -> str:
-    """A shape for every scan group, for readers without colour."""
+    """Return the marker of a scan group, for readers without colour."""
     return _MARKERS[int(min(group, NUM_GROUPS))]
 
 
@@ -121,7 +121,7 @@ OTHER_LOOKS = [
     *(("#0072b2", "o"), ("#009e73", "D"), ("#56b4e9", "^"), ("#8c6d31", "P")),
     *(("#005f3c", "v"), ("#a0a000", ">"), ("#8a8a8a", "X")),
 ]
-"""Colours and shapes of whatever is no scan level: none of them is on the groups' ramp, or near it."""
+"""Colours and markers of everything that is not a scan level; none is on the groups' ramp, or near it."""
 
 _BASELINE = "baseline"
 
@@ -134,14 +134,13 @@ POLICY_LOOKS = {
     "schedule": ("#6b8e23", "X"),
     "tolerance": ("#17a2b8", "*"),
 }
-"""Colour and marker of each policy, whatever was changed of its preset: greens and blues, which the ramp of
-the groups does not have. Three shapes are those of groups 6, 8 and 9, as there are no more.
-"""
+"""Colour and marker of each policy, whatever its changes to the preset: mostly greens and blues, which the
+ramp of the groups does not have. Three markers are those of groups 6, 8 and 9, because there are no more."""
 
 _FALLBACK_MARKERS = ("*", "h", "<", ">")
 
 _HUES = (60, 215)
-"""Degrees, yellow-green to blue: the groups' ramp goes from orange over red and purple to violet."""
+"""Hues in degrees, yellow-green to blue: the groups' ramp goes from orange over red and purple to violet."""
 
 _CHANGED = re.compile(r" \(.*\)")
 """The settings changed from a policy's preset, in its label."""
@@ -151,13 +150,13 @@ _LABEL_LETTERS = 30
 
 @contextmanager
 def style() -> Iterator[None]:
-    """Everything drawn inside looks alike; the user's own matplotlib settings are left as they were."""
+    """Apply this style to everything drawn inside; the user's own matplotlib settings stay unchanged."""
     with mpl.rc_context({**DEFAULTS, **RC}):
         yield
 
 
 def fallback_look(name: str) -> tuple[str, str]:
-    """Colour and marker for a name that no table of looks has: decided by the name alone.
+    """Return colour and marker for a name that no table of styles has, derived from the name alone.
 
     So a user's own policy, codec or echo variant looks the same in every figure and every session.
     """
@@ -169,21 +168,21 @@ def fallback_look(name: str) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class ScanLevel:
-    """A scan level (columns `scan`, `encoding` and `group`), and how it is drawn."""
+    """A scan level (columns `scan`, `encoding` and `group`), and its style."""
 
     label: str
-    """`config.labels.scan_label`'s: for people, and to tell levels apart; no number is read from it."""
+    """From `config.describe.scan_label`, to display and to distinguish levels; no number is read from it."""
     encoding: str = "pcr"
     group: float = math.nan
     """The scan group; NaN for a policy, which reads several."""
     script: str = DEFAULT_NAME
     """The scan script's name."""
     share: float = field(default=math.nan, compare=False)
-    """Share of all bytes, where the script is the user's own."""
+    """Share of all bytes, if the script is the user's own."""
 
     @property
     def look(self) -> tuple[str, str]:
-        """Colour and marker: the baseline in ink, groups on their ramp, policies as POLICY_LOOKS has them."""
+        """Colour and marker: the baseline in ink, groups on their ramp, policies from POLICY_LOOKS."""
         if self.encoding == _BASELINE:
             return INK, "s"
         if not math.isnan(self.group):
@@ -210,12 +209,12 @@ class ScanLevel:
 
     @property
     def words(self) -> str:
-        """Its label for people: `group 5`."""
+        """Its label for display: `group 5`."""
         return scan_words(self.label)
 
     @property
     def place(self) -> tuple[bool, float, str]:
-        """Sorts levels: the baseline first, then groups from few bytes to many, then policies."""
+        """Sort key of levels: the baseline first, then groups from few bytes to many, then policies."""
         if self.encoding == _BASELINE:
             return (False, 0, self.label)
         is_policy = math.isnan(self.group)
@@ -223,13 +222,13 @@ class ScanLevel:
 
 
 def level_of(row: Mapping[Any, Any]) -> ScanLevel:
-    """The scan level of a row with `scan`, `encoding`, `group` and, if its script is no named one, SHARE."""
+    """Return the level of a row with `scan`, `encoding`, `group` and, for a user's own script, SHARE."""
     script, share = script_in(row["scan"]), row.get(SHARE)
     return ScanLevel(row["scan"], row["encoding"], row["group"], script, math.nan if share is None else share)
 
 
 def level_called(name: str) -> ScanLevel:
-    """The scan level of a name (`config.scan.scan_of`); of any other name, a policy."""
+    """Return the scan level of a name (`config.scan.scan_of`); any other name is taken for a policy."""
     if not is_level(name):
         return ScanLevel(name)
     scan = scan_of(name)
@@ -237,16 +236,16 @@ def level_called(name: str) -> ScanLevel:
 
 
 def scan_levels(rows: pd.DataFrame) -> list[tuple[ScanLevel, pd.DataFrame]]:
-    """Each scan level of a table (columns `scan`, `encoding`, `group`) with its rows, in order."""
+    """Return each scan level of a table (columns `scan`, `encoding`, `group`) with its rows, in order."""
     levels = {level_of(row) for row in rows.drop_duplicates("scan").to_dict("records")}
     ordered = sorted(levels, key=lambda level: level.place)
     return [(level, rows[rows["scan"] == level.label]) for level in ordered]
 
 
 def names_of(levels: Sequence[ScanLevel]) -> dict[ScanLevel, str]:
-    """Names of levels in a figure: a policy by its name, as long as the figure has but one of it.
+    """Return the names of levels in a figure: a policy's name alone, if the figure has only one of it.
 
-    Of several the names say what was changed of the preset, in lines of at most 30 letters.
+    If there are several, their names include the changes to the preset, in lines of at most 30 letters.
     """
     bare = {level: _CHANGED.sub("", level.words) for level in levels}
     num_of = Counter(bare.values())
@@ -257,5 +256,5 @@ def names_of(levels: Sequence[ScanLevel]) -> dict[ScanLevel, str]:
 
 
 def scan_words(label: str) -> str:
-    """`group_5` -> `group 5`."""
+    """Format a label for display: `group_5` -> `group 5`."""
     return label.replace("_", " ")

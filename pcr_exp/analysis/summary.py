@@ -36,9 +36,9 @@ from pcr_exp.analysis.tables import (
 def to_markdown(
     summary: pd.DataFrame, unfinished: pd.DataFrame | None = None, words: Mapping[str, str] | None = None
 ) -> str:
-    """One Markdown table per dataset x label x model x storage; runs without a result are listed below.
+    """Return a Markdown table per dataset x label x model x storage; unfinished runs are listed below.
 
-    `words` as `distinguishing.setting_words` has them: they name settings in titles that would be alike.
+    `words` (`distinguishing.setting_words`) name settings in titles that would otherwise be equal.
     """
     parts = [section(*each) for each in _sections(summary, words)] or ["No finished runs.\n"]
     if unfinished is not None and len(unfinished):
@@ -48,7 +48,7 @@ def to_markdown(
 
 
 def to_rich(summary: pd.DataFrame) -> list[Table]:
-    """The same tables for `rich.print`."""
+    """Return the same tables for `rich.print`."""
     tables = []
     for title, facts, rows, columns, notes in _sections(summary):
         # One line per level, also in a terminal of 80 columns.
@@ -128,9 +128,9 @@ SPEED = ["images_per_s", "storage_mib_per_s", "wait_share", "time_to_target_s"]
 
 
 def scan_comparisons(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows that figures of scan levels show: not of groups (GROUP_KEYS) of one level in several settings.
+    """Return the rows for figures of scan levels: without groups of one level among several settings.
 
-    Those compare settings; as panels of one curve each, they would compare nothing.
+    Such groups (GROUP_KEYS) compare settings. As panels of one curve each, they would compare nothing.
     """
     *named, _ = GROUP_KEYS
     num_levels = rows.groupby(GROUP_KEYS)["scan"].transform("nunique")
@@ -139,9 +139,9 @@ def scan_comparisons(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def with_timing(runs: pd.DataFrame) -> pd.DataFrame:
-    """`run_frame`'s rows, whose `timing` is emptied in groups of which no run's seconds may be said.
+    """Return `run_frame` rows, with `timing` emptied in groups where no run's seconds may be shown.
 
-    Then it tells nothing apart; where seconds may be said, rows of unlike hardware or settings stay apart.
+    An empty `timing` separates no rows. In other groups, different hardware or settings stay separate.
     """
     may = runs["timing_excluded_because"] == ""
     any_may = may.groupby([runs[key] for key in GROUP_KEYS]).transform("any")
@@ -149,24 +149,24 @@ def with_timing(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def one_run_per_seed(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows of each seed's and scan level's first run, wherever it ran; `timing` tells nothing apart."""
+    """Return the rows of the first run of each seed and scan level, on any hardware, with empty `timing`."""
     first = rows.groupby([*GROUP_KEYS, "scan", *repeat_of(rows)])["run_id"].transform("first")
     return rows[rows["run_id"] == first].assign(timing="")
 
 
 def summary_table(runs: pd.DataFrame) -> pd.DataFrame:
-    """One row per GROUP_KEYS x timing x scan of `run_frame`, over seeds or folds; numbers, not text.
+    """Return one row of numbers per GROUP_KEYS x timing x scan of `run_frame`, over seeds or folds.
 
-    * Scores are over the `n` seeds of a setting, wherever they ran: `final_score_*` (what is reported) and
-      `best_score_*`, each mean, min, max; `difference_*`: final score less the baseline's of the same seed,
-      with an interval over images as well where all runs of the group kept their predictions.
-    * Rates and times are over the `n_timed` runs that share a timing (hardware, workers, commit), NaN where
-      `timing_excluded_because` says why they may not be shown. `num_reached`: seeds that reached the target.
-      Where some did not, `time_to_target_s_*` are NaN: a mean over the lucky seeds would flatter.
-    * `speedup_over_baseline`: the baseline's seconds to the target over this level's of the same seed, a mean
-      over the seeds of both; NaN unless every seed of both reached it and both may be said.
-    * `ms_ssim`: mean over the runs, NaN where one was not measured; `num_scales`: the fewest;
-      `ms_ssim_of`: whole images, or training crops and their side (`frame`).
+    * Scores are over the `n` seeds of a setting, on any hardware: `final_score_*` (reported) and
+      `best_score_*`, each mean, min and max. `difference_*` is the final score minus the baseline's of the
+      same seed. Its interval also covers images if all runs of the group saved predictions.
+    * Rates and times are over the `n_timed` runs that share a timing (hardware, workers, commit), NaN if
+      `timing_excluded_because` gives a reason. `num_reached` counts seeds that reached the target. If some
+      did not, `time_to_target_s_*` are NaN, because a mean of the others would be biased.
+    * `speedup_over_baseline` is the baseline's seconds to the target over this level's of the same seed, a
+      mean over the seeds of both. It is NaN unless every seed of both reached it and both may be shown.
+    * `ms_ssim` is the mean over the runs, NaN if one was not measured; `num_scales` is the fewest.
+      `ms_ssim_of` is whole images, or training crops and their side (`frame`).
     """
     rows = []
     for group, of_group in with_timing(runs).groupby(GROUP_KEYS, sort=True):

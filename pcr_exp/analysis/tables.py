@@ -1,4 +1,4 @@
-"""Markdown tables: cells and footnotes that all tables share, and the reading of measured files."""
+"""Markdown tables: cells and footnotes shared by all tables, and error handling for measurement files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pcr_exp.training.columns import COLUMNS
 from pcr_exp.training.task import TOP1
 
 UNITS = {column.name: column.unit for column in COLUMNS}
-"""By column of a run's rows."""
+"""Unit of each column of a run's rows."""
 
 NOTHING = "-"
 
@@ -30,7 +30,7 @@ Cell = Callable[[Mapping[Any, Any]], str]
 
 
 def markdown_table(rows: pd.DataFrame, columns: Mapping[str, Cell]) -> str:
-    """A line per row; `columns` gives each header's cell. The first column is aligned left."""
+    """Format a line per row; `columns` maps headers to cells. The first column is aligned left."""
     header = "| " + " | ".join(columns) + " |\n|" + " --- |" + " ---: |" * (len(columns) - 1)
     body = [
         "| " + " | ".join(cell(row) for cell in columns.values()) + " |" for row in rows.to_dict("records")
@@ -39,30 +39,30 @@ def markdown_table(rows: pd.DataFrame, columns: Mapping[str, Cell]) -> str:
 
 
 class Footnotes:
-    """Notes that the cells of one table refer to: each has a number, and n = 1 its own mark."""
+    """Footnotes of one table: each note has a number, and n = 1 has its own mark."""
 
     def __init__(self) -> None:
-        """Begin without any."""
+        """Start without notes."""
         self._notes: list[str] = []
         self._alone = False
 
     def mark(self, note: str) -> str:
-        """The mark of a note, such as `¹`; a new number if it is new."""
+        """Return the mark of a note, such as `¹`; a new note gets a new number."""
         if note not in self._notes:
             self._notes.append(note)
         return str(self._notes.index(note) + 1).translate(_NUMBERS)
 
     def refuse(self, note: str) -> str:
-        """A cell that says nothing, and why: `- ¹`."""
+        """Return a cell without a value, with the reason as a footnote: `- ¹`."""
         return f"{NOTHING} {self.mark(note)}"
 
     def count(self, n: int) -> str:
-        """A number of runs; one alone is marked."""
+        """Format a number of runs; a single run is marked."""
         self._alone |= n == 1
         return f"{n} {SINGLE_RUN}" if n == 1 else str(n)
 
     def __str__(self) -> str:
-        """All notes, one sentence after the other; empty if there is none."""
+        """Return all notes as consecutive sentences; empty if there are none."""
         alone = [f"{SINGLE_RUN} {SINGLE_RUN_NOTE}."] if self._alone else []
         return " ".join(
             [*alone, *(f"{self.mark(note)} {note[0].upper()}{note[1:]}." for note in self._notes)]
@@ -70,22 +70,22 @@ class Footnotes:
 
 
 def three_figures(value: float) -> str:
-    """A number for people; `-` where there is none, and where nothing limits it."""
+    """Format a number with three figures, in full from 100 on; `-` for NaN and for infinity (no limit)."""
     return NOTHING if not math.isfinite(value) else f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def percent(share: float) -> str:
-    """0.125 -> `12.5%`; `-` where there is none."""
+    """Format a share: 0.125 -> `12.5%`; `-` for NaN."""
     return NOTHING if math.isnan(share) else f"{100 * share:.1f}%"
 
 
 def number(value: float, show: Callable[[float], str]) -> str:
-    """`show(value)`, or `-` where there is none."""
+    """Return `show(value)`, or `-` for NaN."""
     return NOTHING if math.isnan(value) else show(value)
 
 
 def spread_cell(row: Mapping[Any, Any], measure: str, show: Callable[[float], str]) -> str:
-    """`mean (smallest to largest)`; the mean alone where all are shown alike; `-` where there is none."""
+    """Format `mean (smallest to largest)`; the mean alone if both ends print alike; `-` for NaN."""
     mean, low, high = (row[f"{measure}_{part}"] for part in ("mean", "min", "max"))
     if math.isnan(mean) or show(low) == show(high):
         return number(mean, show)
@@ -93,7 +93,7 @@ def spread_cell(row: Mapping[Any, Any], measure: str, show: Callable[[float], st
 
 
 def median_cell(measure: str, show: Callable[[float], str]) -> Cell:
-    """`median (smallest to largest)` of a row's `n` values; the median alone of one; `-` of none."""
+    """Return a cell: `median (smallest to largest)` of `n` values; the median if n = 1; `-` for NaN."""
 
     def cell(row: Mapping[Any, Any]) -> str:
         median, low, high = (row[f"{measure}_{statistic}"] for statistic in ("median", "min", "max"))
@@ -105,7 +105,7 @@ def median_cell(measure: str, show: Callable[[float], str]) -> Cell:
 
 
 def difference_cell(row: Mapping[Any, Any], notes: Footnotes) -> str:
-    """`+0.4 ± 1.2`: a paired difference in points and half its 95 % interval; marked where n = 1."""
+    """Format a paired difference in points ± half its 95 % interval, as `+0.4 ± 1.2`; n = 1 is marked."""
     if math.isnan(row["difference_mean"]):
         return NOTHING
     points = f"{100 * row['difference_mean']:+.1f}"
@@ -116,30 +116,30 @@ def difference_cell(row: Mapping[Any, Any], notes: Footnotes) -> str:
 
 
 def timed(notes: Footnotes, cell: Cell) -> Cell:
-    """A cell of seconds or rates: refused where the row has a reason in `timing_excluded_because`."""
+    """Return a cell of seconds or rates, replaced by a footnote if `timing_excluded_because` has a reason."""
     return lambda row: (
         notes.refuse(row["timing_excluded_because"]) if row["timing_excluded_because"] else cell(row)
     )
 
 
 def span(counts: pd.Series) -> str:
-    """`3`, or `2 to 3` where counts differ."""
+    """Format counts as `3`, or as `2 to 3` if they differ."""
     low, high = counts.min(), counts.max()
     return str(low) if low == high else f"{low} to {high}"
 
 
 def with_unit(words: str, column: str) -> str:
-    """`training + data wait (s)`: words for an axis or a header, with the unit of a column of rows."""
+    """Add the unit of a column of rows to the text of an axis or header: `training + data wait (s)`."""
     return f"{words} ({UNITS[column]})"
 
 
 def task_title(dataset: str, label: str, model: str) -> str:
-    """`cars · make · resnet18`: what a run learned, above its table or panel."""
+    """Return the title of a run's task, for tables and panels: `cars · make · resnet18`."""
     return f"{dataset} · {label} · {model}"
 
 
 def score_cells(rows: pd.DataFrame) -> dict[str, Cell]:
-    """Columns of the headline that the rows share: last, best, and what guessing reaches."""
+    """Return columns of the rows' primary metric: last, best, and chance level."""
     headline = metric_of(rows)
     guess = "majority class" if headline is TOP1 else "guessing"
     return {
@@ -154,14 +154,14 @@ def _or_nan(value: float | None) -> float:
 
 
 def section(title: str, facts: str, rows: pd.DataFrame, columns: Mapping[str, Cell], notes: Footnotes) -> str:
-    """A title, a paragraph of facts, the table of rows, and the footnotes that its cells made."""
+    """Return a title, a paragraph of facts, the table of rows, and the footnotes of its cells."""
     table = markdown_table(rows, columns)
     footer = f"\n{notes}\n" if str(notes) else ""
     return f"### {title}\n\n{facts}\n\n{table}\n{footer}"
 
 
 def reached_cell(row: Mapping[Any, Any], notes: Footnotes, seconds: Cell) -> str:
-    """Time to the target if every run reached it and it may be said: else who did, or why not.
+    """Format the time to the target if all runs reached it and it may be shown, else how many did or why not.
 
     `row` has `n`, `num_reached`, `target_excluded_because` and `timing_excluded_because`.
     """
@@ -173,7 +173,7 @@ def reached_cell(row: Mapping[Any, Any], notes: Footnotes, seconds: Cell) -> str
 
 
 def kilobytes(num_bytes: float) -> str:
-    """Bytes for people, three figures: 15400 -> `15.4 kB` (kB = 10^3)."""
+    """Format bytes with three figures: 15400 -> `15.4 kB` (kB = 10^3)."""
     for unit, size in (("MB", 1e6), ("kB", 1e3)):
         if num_bytes >= size:
             value = num_bytes / size
@@ -183,7 +183,7 @@ def kilobytes(num_bytes: float) -> str:
 
 @contextmanager
 def reading(folder: Path, remedy: str) -> Iterator[None]:
-    """Inside, a file of `folder` that is missing or cannot be read is a RunError that ends in `remedy`."""
+    """Turn errors about missing or unreadable files of `folder` into a RunError that ends in `remedy`."""
     try:
         yield
     except FileNotFoundError as error:
@@ -195,6 +195,6 @@ def reading(folder: Path, remedy: str) -> Iterator[None]:
 
 
 def require_columns(path: Path, rows: pd.DataFrame, wanted: Sequence[str], remedy: str) -> None:
-    """Raise RunError unless the rows of a file have the columns of this version, in order."""
+    """Raise RunError unless the rows of a file have exactly the columns of this version, in order."""
     if list(rows.columns) != list(wanted):
         raise RunError(f"{path} has columns {list(rows.columns)}; wanted {list(wanted)}. {remedy}")

@@ -1,4 +1,4 @@
-"""A throughput measurement: on disk, its repeats as one line per loader, the page and the figure."""
+"""Throughput measurements: files on disk, one summary line per loader, the page and the figure."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LIMITS = ["bandwidth_mib_per_s", "latency_ms", "requests_per_s"]
 MEASURES = ["images_per_s", "mib_per_s", "cpu_s_per_image", "wait_share", "first_batch_s"]
 
 BOUND = ["bound_images_per_s", "bound_cpu_s_per_image"]
-"""Rates of decoding and cropping alone, around a measurement of ours; empty where not measured."""
+"""Rates of decoding and cropping alone, before and after one of our loaders; empty if not measured."""
 
 ROW_COLUMNS = [
     *("repeat", *CASE, *LIMITS),
@@ -38,18 +38,18 @@ ROW_COLUMNS = [
     *("epoch_bytes", "num_files", "cached_share"),
     *BOUND,
 ]
-"""One row per measurement.
+"""Columns of the rows, one row per measurement.
 
-`images_per_s` counts whole epochs in the middle of a stream, neither the loader's start (`first_batch_s`) nor
-its end; where BOUND is empty it counts from opening the loader. `cores` is how many the loader was confined
-to, nothing for all. `wait_share` is the share of time in which the consumer had no batch. `epoch_bytes` is
-what one epoch reads. `cached_share` is how much of the files lay in the page cache before, nothing where the
-kernel did not tell."""
+`images_per_s` counts whole epochs in the middle of a stream, without the loader's start (`first_batch_s`) and
+end; older measurements without BOUND count from opening the loader. `cores` is the number of cores that the
+loader was confined to, empty for all. `wait_share` is the share of time in which the consumer had no batch.
+`epoch_bytes` is what one epoch reads. `cached_share` is the share of the files that was in the page cache
+before, empty if the kernel did not report it."""
 
 FORMAT_COLUMNS = ["format", "num_images", "num_files", "num_bytes", "build_s", "build_cpu_s"]
 
 REFERENCE = "image_folder_pil"
-"""The loader that ratios are taken to: what most people use."""
+"""The loader that ratios refer to: what most people use."""
 
 UNLIMITED = "unlimited"
 ROWS_FILE = "throughput.csv"
@@ -59,12 +59,12 @@ REMEDY = "Measure it again with `python -m experiments.throughput`."
 
 
 def summarise_throughput(rows: pd.DataFrame) -> pd.DataFrame:
-    """One row per CASE, in the order of first measurement: n, then median, min and max of each of MEASURES.
+    """Return one row per CASE, in order of first measurement: n, and median, min and max of MEASURES.
 
-    `ratio_*` are images/s over REFERENCE's in the same repeat, for lines that are unlimited and as fast as
-    they go; NaN for others, and without that loader. `bound_share_*` are images/s over those of decoding and
-    cropping alone in the same repeat; `cores_ratio_*` those on all cores over those on this number of cores.
-    `image_bytes` are an epoch's bytes per image.
+    `ratio_*` are images/s over REFERENCE's in the same repeat, for lines that are free-running, unlimited and
+    on all cores; NaN for others, and without that loader. `bound_share_*` are images/s over those of decoding
+    and cropping alone in the same repeat. `cores_ratio_*` are images/s on all cores over those on this number
+    of cores. `image_bytes` are an epoch's bytes per image.
     """
     rows = rows.assign(
         ratio=_ratios(rows),
@@ -84,20 +84,20 @@ def summarise_throughput(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def free_running(summary: pd.DataFrame) -> pd.DataFrame:
-    """Lines of loaders from which batches were taken as fast as they came."""
+    """Return the lines of loaders whose batches were taken as fast as they came."""
     return summary[summary["model_images_per_s"].isna()]
 
 
 def unlimited(summary: pd.DataFrame) -> pd.DataFrame:
-    """Lines without a throttle."""
+    """Return the lines without a throttle."""
     return summary[summary["storage"] == UNLIMITED]
 
 
 def bounds(summary: pd.DataFrame) -> pd.DataFrame:
-    """Every free-running line with a bandwidth limit, and the `bound_images_per_s` that it cannot pass.
+    """Return the free-running lines with a bandwidth limit, and their upper bound `bound_images_per_s`.
 
-    min(what the same loader does without a limit, bandwidth / bytes per image): the model of the PCR paper,
-    with decoding measured rather than modelled.
+    It is min(images/s of the same loader without a limit, bandwidth / bytes per image): the model of the PCR
+    paper, with decoding measured rather than modelled.
     """
     free = free_running(summary)
     compute = unlimited(free).set_index(["loader", "decode"])["images_per_s_median"]
@@ -114,7 +114,7 @@ def _ratios(rows: pd.DataFrame) -> pd.Series:
 
 
 def _cores_ratios(rows: pd.DataFrame) -> pd.Series:
-    """For lines confined to some cores: images/s of the same case on all cores, over theirs."""
+    """Return, for lines confined to some cores, images/s of the same case on all cores over theirs."""
     names = ["repeat", *(name for name in CASE if name != "cores")]
     cases = [
         tuple(None if pd.isna(value) else value for value in case)
@@ -138,7 +138,7 @@ class Throughput:
     formats: pd.DataFrame
     """FORMAT_COLUMNS."""
     absent: dict[str, str]
-    """Loaders that were asked for and not measured, with the reason."""
+    """Loaders that were requested but not measured, with the reason."""
     meta: dict[str, Any]
 
 
@@ -149,7 +149,7 @@ def write_throughput(
     absent: Mapping[str, str],
     settings: Mapping[str, Any],
 ) -> None:
-    """Write throughput.csv, formats.csv and throughput.json; the json last: a folder that has it is whole."""
+    """Write throughput.csv, formats.csv and, last, throughput.json: a folder that has it is complete."""
     folder = Path(folder)
     make_folder(folder)
     write_atomic(folder / ROWS_FILE, [rows[ROW_COLUMNS].to_csv(index=False).encode()])
@@ -158,10 +158,10 @@ def write_throughput(
 
 
 def load_throughput(folder: str | Path) -> Throughput:
-    """Read a folder that `write_throughput` made.
+    """Read a folder written by `write_throughput`.
 
     Raises:
-        RunError: there is none, or it is damaged or of another version.
+        RunError: it is missing, damaged or of another version.
     """
     folder = Path(folder)
     with reading(folder, REMEDY):
@@ -181,15 +181,16 @@ _BETWEEN_NAMES = 0.06
 
 
 def is_per_request(summary: pd.DataFrame) -> pd.Series:
-    """Whether each line's storage charges per request: latency, or requests per second."""
+    """Return whether each line's storage is limited per request: by latency or requests per second."""
     return (summary["latency_ms"] > 0) | summary["requests_per_s"].notna()
 
 
 def draw_throughput_vs_scan(summary: pd.DataFrame) -> Figure:
-    """One panel per decoder of ours; `summary` is of `summarise_throughput`.
+    """Draw one panel per decoder of our loader; `summary` is the result of `summarise_throughput`.
 
-    Point: median, bar: smallest to largest, coloured by scan level. Thin lines: min(the same loader without a
-    limit, bandwidth / bytes per image). Logarithmic: groups and throttles differ by factors.
+    Points are medians and bars run from smallest to largest, coloured by scan level. Thin lines are min(the
+    same loader without a limit, bandwidth / bytes per image). The axis is logarithmic: groups and throttles
+    differ by factors.
     """
     ours = summary[summary["loader"].map(is_level)]
     found = [
@@ -224,7 +225,7 @@ def _draw_panel(ax: Axes, lines: pd.DataFrame) -> None:
 
 
 def _draw_bound(ax: Axes, limited: pd.DataFrame, position: dict[str, int]) -> None:
-    """Groups are connected; the baseline, which is none of them, has a dash of its own."""
+    """Draw the bound, connected over groups; the baseline is not a group and has its own dash."""
     look: dict[str, Any] = {"color": MUTED, "linewidth": 1, "zorder": 2}
     is_group = limited["loader"].map(lambda name: level_called(name).encoding == "pcr")
     for rows, marker in ((limited[is_group], ""), (limited[~is_group], "_")):
@@ -248,7 +249,7 @@ def _draw_points(ax: Axes, lines: pd.DataFrame, position: dict[str, int]) -> Non
 
 
 def _name_lines(ax: Axes, named: list[tuple[str, pd.DataFrame]], position: dict[str, int]) -> None:
-    """In the right margin, beside each line's last point, or below the name of the line above it."""
+    """Name each line in the right margin, beside its last point or below the name of the line above it."""
     low, high = (math.log(limit) for limit in ax.get_ylim())
     ends = []
     for name, rows in named:
@@ -269,7 +270,7 @@ _Columns = dict[str, Callable[[Mapping[Any, Any]], str]]
 
 
 def report_levels(folder: str | Path) -> list[Path]:
-    """Write throughput_summary.csv, throughput.md and the figure `throughput_vs_scan`; returns all files.
+    """Write throughput_summary.csv, throughput.md and the figure `throughput_vs_scan`; return all files.
 
     Raises:
         RunError: the measurement in `folder` is missing or damaged.
@@ -281,7 +282,7 @@ def report_levels(folder: str | Path) -> list[Path]:
 def write_tables(
     folder: Path, page: Callable[[Throughput, pd.DataFrame], str]
 ) -> tuple[Throughput, pd.DataFrame, list[Path]]:
-    """Write SUMMARY_FILE, and `page` of the measurement and its summary as PAGE_FILE; returns all three.
+    """Write SUMMARY_FILE and PAGE_FILE (by `page`); return the measurement, its summary and both files.
 
     Raises:
         RunError: the measurement in `folder` is missing or damaged.
@@ -301,7 +302,7 @@ def save_levels(measured: Throughput, summary: pd.DataFrame, folder: Path) -> li
 
 
 def levels_to_markdown(measured: Throughput, summary: pd.DataFrame) -> str:
-    """The page: facts, a line per level and storage, and the loaders left out, with the reason."""
+    """Return the page: facts, a line per level and storage, and the absent loaders with the reason."""
     absent = "\n".join(f"* {name}: absent, {reason}" for name, reason in sorted(measured.absent.items()))
     counted = f"Counted: {measured.meta['settings']['counted']}."
     parts = [facts(measured), counted, markdown_table(summary, _LEVELS), absent]
@@ -309,7 +310,7 @@ def levels_to_markdown(measured: Throughput, summary: pd.DataFrame) -> str:
 
 
 def caption_of(measured: Throughput, shows: str, lines: pd.DataFrame) -> Caption:
-    """The caption of a figure of these lines."""
+    """Return the caption of a figure of these lines."""
     settings = measured.meta["settings"]
     cases = lines.drop_duplicates("storage").to_dict("records")
     limits = ["no limit in MiB/s" if row["storage"] == UNLIMITED else limit_words(row) for row in cases]
@@ -323,7 +324,7 @@ def caption_of(measured: Throughput, shows: str, lines: pd.DataFrame) -> Caption
 
 
 def facts(measured: Throughput) -> str:
-    """The subject, machine, time and command of a measurement."""
+    """Describe the subject, machine, code, time and command of a measurement."""
     meta, rows = measured.meta, measured.rows
     settings = meta["settings"]
     code = describe_code([meta["git_sha"]], meta["git_dirty"], meta["packages"])

@@ -1,4 +1,4 @@
-"""A measurement of `tolerance`: tables of losses, answers and bytes, and the two figures of them."""
+"""Tables of a `tolerance` measurement (losses, answers and bytes), and its two figures."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Facts:
     num_classes: int
     num_images: int
     num_clusters: int
-    """Groups of images that are never on two sides of a fold, and that the bootstrap draws."""
+    """Groups of images that folds never split, and that the bootstrap draws as a whole."""
     num_rejected: int
     majority_share: float | None
     margin: float
@@ -63,15 +63,15 @@ class Facts:
     """Plain settings of the storage that the answer is for."""
     images_per_record: int
     num_train_images: int
-    """Images of the training split, of which an epoch is made."""
+    """Images of the training split, that is, of one epoch."""
     decode: str = "unsmoothed"
-    """As `loader.decode`; measurements that do not say it were made with this one."""
+    """As `loader.decode`; older measurements that do not record it used this mode."""
     scans: str = "default"
-    """The scan script, by the name of its option of `records.scans`."""
+    """The scan script, named by its option of `records.scans`."""
 
     @property
     def chance_level(self) -> float:
-        """The chance level: the primary metric of a model that has learned nothing."""
+        """The chance level: the primary metric of a model that has learned nothing; 0 if unknown."""
         return headline_called(self.headline).guessed(self.majority_share, self.num_classes) or 0.0
 
 
@@ -87,25 +87,25 @@ class Measured:
     """[groups, images]."""
     original_bytes: NDArray[np.int64]
     ms_ssim: NDArray[np.float32] | None = None
-    """[groups, some of the images]: of crops, against the last group's; None where nobody seen."""
+    """[groups, some of the images]: crops against those of the last group; None if not measured."""
     hardware: str = "hardware not recorded"
-    """For people; of a measurement on disk, as its json says."""
+    """Description of the hardware; for a measurement on disk, as its JSON file has it."""
     ids: Sequence[str] | None = None
-    """The images by name; None: of a measurement from before they were saved."""
+    """Names of the images; None for older measurements, which did not save them."""
 
     @property
     def has_classes(self) -> bool:
-        """Whether the label is one of several classes; sets and numbers are scored by the model's outputs."""
+        """Whether labels are class indexes; multi-label and regression targets are scored by outputs."""
         return self.labels.dtype.kind != "f"
 
 
 def similarity_name(facts: Facts) -> str:
-    """`MS-SSIM (crops of 128 px)`."""
+    """Return the name of the MS-SSIM values: `MS-SSIM (crops of 128 px)`."""
     return ms_ssim_words([crops_of(facts.image_size)])
 
 
 def matrix_of(measured: Measured) -> pd.DataFrame:
-    """Losses of every pair of groups; see `pcr_exp.measuring.tolerance.answer.loss_matrix`."""
+    """Return the losses of every pair of groups; see `pcr_exp.measuring.tolerance.answer.loss_matrix`."""
     facts = measured.facts
     return loss_matrix(
         measured.predictions,
@@ -119,12 +119,12 @@ def matrix_of(measured: Measured) -> pd.DataFrame:
 
 
 def bytes_table(measured: Measured) -> pd.DataFrame:
-    """One row per group, and one for the files as they were (`original`).
+    """Return one row per group, and one for the original files (`original`).
 
-    Columns `group`, `image_bytes` (mean), `share` of the original's, `epoch_mib` of the training split,
-    `epoch_s`: the seconds in which the storage can bring that, NaN if it has no limit; and where it was
-    measured `ms_ssim`, the mean over crops of `image_size`, which is not that of whole images; NaN for the
-    files themselves.
+    The columns are `group`; `image_bytes`, a mean; `share` of the original's bytes; `epoch_mib` of the
+    training split; and `epoch_s`, the seconds in which the storage delivers an epoch, NaN if it has no limit.
+    If MS-SSIM was measured, `ms_ssim` is its mean over crops of `image_size`, which differs from that of
+    whole images. It is NaN for the original files.
     """
     facts = measured.facts
     means = {str(group): row.mean() for group, row in zip(facts.groups, measured.group_bytes, strict=True)}
@@ -145,7 +145,7 @@ def bytes_table(measured: Measured) -> pd.DataFrame:
 
 
 def epoch_s(facts: Facts, image_bytes: float) -> float:
-    """Seconds of an epoch that storage alone takes: bytes over bandwidth, and a seek for every record."""
+    """Return the seconds per epoch that storage alone takes: bytes over bandwidth, plus a seek per record."""
     known = {key: facts.storage[key] for key in ("name", "bandwidth_mib_per_s", "seek_ms")}
     storage = StorageConfig(**known)
     if storage.bandwidth_mib_per_s is None:
@@ -156,9 +156,9 @@ def epoch_s(facts: Facts, image_bytes: float) -> float:
 
 
 def answers_table(matrix: pd.DataFrame, sizes: pd.DataFrame, facts: Facts) -> pd.DataFrame:
-    """One row per deployment and group: the matrix's columns, `verdict`, and the columns of `bytes_table`.
+    """Return one row per deployment and group: the matrix's columns, `verdict`, and those of `bytes_table`.
 
-    `lost_share`: the loss as a share of what there is to lose, from all scans down to guessing.
+    `lost_share` is the loss as a share of the largest possible loss, from all scans down to chance level.
     """
     rows = pd.concat([deployed(matrix, deployment, facts.margin) for deployment in DEPLOYMENTS])
     whole = float(rows.loc[rows["train_group"] == max(facts.groups), "score"].iloc[0])
@@ -171,21 +171,21 @@ def answers_table(matrix: pd.DataFrame, sizes: pd.DataFrame, facts: Facts) -> pd
 WORDS = {"full": "used at all scans", "same": "used at the group trained on"}
 MARKED = (1, 2, 5)
 _CELL_IN, _AROUND_IN = 0.8, 1.9
-"""Width of a cell with an interval, and what lies around all of them."""
+"""Width in inches of a cell with an interval, and of everything around the cells."""
 
 
 def points(share: float) -> str:
-    """0.01 -> `1 point`."""
+    """Format a share in points: 0.01 -> `1 point`."""
     return f"{100 * share:g} point{'' if share == 0.01 else 's'}"
 
 
 def title_of(facts: Facts) -> str:
-    """Data, task and network."""
+    """Return the title: dataset, label and model."""
     return task_title(facts.dataset, facts.label, facts.model)
 
 
 def subtitle_of(facts: Facts) -> str:
-    """How it was measured."""
+    """Describe how the losses were measured."""
     script = "" if facts.scans == "default" else f"scan script {facts.scans}; "
     return script + (
         f"frozen features at {facts.image_size} px, linear classifier; n = {facts.num_images:,} images, "
@@ -194,9 +194,9 @@ def subtitle_of(facts: Facts) -> str:
 
 
 def draw_matrix(matrix: pd.DataFrame, facts: Facts) -> Figure:
-    """Points lost to all scans, by the group trained on (rows) and the group used at (columns).
+    """Draw the points lost against all scans, by training group (rows) and group of use (columns).
 
-    Below each the ends of its 95 % interval.
+    The ends of the 95 % interval are below each value.
     """
     groups = list(facts.groups)
     names = ["loss", "loss_low", "loss_high"]
@@ -225,10 +225,10 @@ def draw_matrix(matrix: pd.DataFrame, facts: Facts) -> Figure:
 
 
 def draw_curves(answers: pd.DataFrame, facts: Facts) -> Figure:
-    """Points against all scans over bytes per image, a panel for each way of using the model.
+    """Draw points against all scans over bytes per image, one panel per deployment.
 
-    Bars are paired 95 % intervals, so a group whose bar lies above the margin's line will do. The axis shows
-    one point beside 0 however many the first groups lose (`points_axis`).
+    Bars are paired 95 % intervals, so a group is sufficient if its bar lies above the line of the margin. One
+    point near 0 stays visible however many points the first groups lose (`points_axis`).
     """
     with style():
         figure, axes = panels(len(WORDS))
@@ -247,7 +247,7 @@ def draw_curves(answers: pd.DataFrame, facts: Facts) -> Figure:
 
 
 def _score_words(answers: pd.DataFrame, facts: Facts) -> str:
-    """The score that the differences are to, and what guessing reaches."""
+    """Describe the score at all scans, which differences refer to, and the chance level."""
     whole = answers.loc[answers["train_group"] == max(facts.groups), "score"].iloc[0]
     words = headline_called(facts.headline).words
     return f"{words} at all scans {percent(whole)}, guessing {percent(facts.chance_level)}"

@@ -1,4 +1,4 @@
-"""A measurement of `tolerance` on disk: rows, tables, figures, and the page with two answers."""
+"""Files of a `tolerance` measurement: rows, tables, figures, and the page with its two answers."""
 
 from __future__ import annotations
 
@@ -45,17 +45,17 @@ _WORDS_OF = {
     MEAN_AP.name: ("classes, several of an image", "logistic regression of each", "on average a class has"),
     R2.name: ("a number", "ridge regression", ""),
 }
-"""By headline: values of the label, what learns them, and what `majority_share` is."""
+"""By primary metric: words for the label's values, for the learner, and for `majority_share`."""
 _OVER_BYTES = "![Points against all scans, over bytes](answers.png)"
 
 
 def write_tolerance(folder: Path, measured: Measured, notes: Mapping[str, Any]) -> list[Path]:
-    """Write rows, tables, figures, the page and where they come from; returns all files.
+    """Write the rows, the metadata, the tables, the figures and the page; return all files.
 
     Args:
-        folder: Is made.
-        measured: What was measured.
-        notes: More for the json, such as seconds.
+        folder: Created if it does not exist.
+        measured: The measurement.
+        notes: Further entries of the JSON file, such as seconds.
     """
     make_folder(folder)
     write_atomic(folder / ROWS_FILE, [_packed(measured)])
@@ -64,7 +64,7 @@ def write_tolerance(folder: Path, measured: Measured, notes: Mapping[str, Any]) 
 
 
 def write_tables(folder: Path, measured: Measured) -> list[Path]:
-    """Write figures with their tables, bytes and the page; the same rows give the same files."""
+    """Write the figures with their tables, the bytes and the page. Equal rows give identical files."""
     facts = measured.facts
     matrix, sizes = matrix_of(measured), bytes_table(measured)
     answers = answers_table(matrix, sizes, facts)
@@ -80,7 +80,7 @@ def write_tables(folder: Path, measured: Measured) -> list[Path]:
 
 
 def caption_of(measured: Measured, shows: str) -> Caption:
-    """The caption of a figure of one measurement."""
+    """Return the caption of a figure of one measurement."""
     facts = measured.facts
     return Caption(
         shows=shows,
@@ -92,7 +92,7 @@ def caption_of(measured: Measured, shows: str) -> Caption:
 
 
 def load_tolerance(folder: Path) -> Measured:
-    """Read a folder that `write_tolerance` made."""
+    """Read a folder written by `write_tolerance`."""
     meta = json.loads((folder / META_FILE).read_text())
     with np.load(folder / ROWS_FILE) as rows:
         classes = rows["classes"].astype(np.int64)
@@ -135,7 +135,7 @@ def _packed(measured: Measured) -> bytes:
 
 
 def page(matrix: pd.DataFrame, sizes: pd.DataFrame, answers: pd.DataFrame, facts: Facts) -> str:
-    """The page: both answers in words, the table, and the figures."""
+    """Return the page in Markdown: both answers in words, the table, and the figures."""
     whole = _by(answers, "train_group")[max(facts.groups)]
     words = headline_called(facts.headline).words
     clusters = f" in {facts.num_clusters:,} groups" if facts.num_clusters < facts.num_images else ""
@@ -164,7 +164,7 @@ def page(matrix: pd.DataFrame, sizes: pd.DataFrame, answers: pd.DataFrame, facts
 
 
 def answer_words(found: Answer, answers: pd.DataFrame, sizes: pd.DataFrame, facts: Facts) -> str:
-    """An answer in Markdown: the smallest group that will do, or why none is named."""
+    """Return an answer in Markdown: the smallest sufficient group, or why none is named."""
     rows = _by(answers[answers["deployment"] == found.deployment], "train_group")
     highest, margin = max(facts.groups), points(facts.margin)
     words = headline_called(facts.headline).words
@@ -226,7 +226,7 @@ def _table(answers: pd.DataFrame, sizes: pd.DataFrame, facts: Facts) -> str:
 
 
 def _by(rows: pd.DataFrame, column: str) -> dict[Any, dict[Any, Any]]:
-    """Each row under its value of a column; of several the last."""
+    """Return the rows by their value in a column; if several share a value, the last one."""
     return {row[column]: row for row in rows.to_dict("records")}
 
 

@@ -1,4 +1,4 @@
-"""A split of records as torch's map-style dataset, with its labels."""
+"""A split of records as a map-style PyTorch dataset, with its labels."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ from pcr_exp.system import MIB
 from pcr_exp.system.randomness import Purpose, stream
 
 Value: TypeAlias = float | Sequence[float]
-"""An integer, a real number, or a row of these."""
+"""A label value: an integer, a real number, or a row of these."""
 Labels: TypeAlias = Mapping[str, Value] | Callable[[str], Value] | Literal["multi_hot"] | None
-"""By class name, a value: given in a mapping or by a function, such as `float`. `multi_hot`: of names that
-stand for sets, a row of 0 and 1 for each. None: the class indexes."""
+"""How class names become label values: a mapping or a function from name to value, such as `float`;
+`multi_hot`, which turns names that stand for sets into rows of 0 and 1; or None, the class indexes."""
 
 
 def choose_label(index: RecordIndex, label: str | None) -> str:
-    """The label of that name; the only one if none is given.
+    """Return the name of the label to use; if none is given, the only one there is.
 
     Raises:
-        ConfigError: there is none, or there are several.
+        ConfigError: there is no such label, or none is given and there are several.
     """
     names = sorted(index.classes)
     if label is None and len(names) == 1:
@@ -60,10 +60,10 @@ def choose_label(index: RecordIndex, label: str | None) -> str:
 
 
 def label_values(classes: Sequence[str], labels: Labels) -> npt.NDArray[Any]:
-    """Int64 or float32, [number of classes] or [number of classes, K]: the value of each class.
+    """Return the value of each class: int64 or float32, [number of classes] or [number of classes, K].
 
     Raises:
-        ConfigError: a class has none, or something that is no number, or rows have several lengths.
+        ConfigError: a class has no value or one that is not numeric, or rows differ in length.
     """
     if labels is None:
         return np.arange(len(classes), dtype=np.int64)
@@ -90,26 +90,26 @@ def label_values(classes: Sequence[str], labels: Labels) -> npt.NDArray[Any]:
 
 
 _TABLES_BYTES, _TABLE_ROW_BYTES = 64 * MIB, 16
-"""Of the tables of where images lie: those of as many records are kept as fit."""
+"""Bytes of the cache of tables that locate images, and of a row. At least 256 tables are cached."""
 _MAX_GAP_BYTES, _MAX_GAP_REMOTE_BYTES = 2**14, 2**19
-"""Gaps that are read along and thrown away: about the bytes that come while a request waits."""
+"""Gaps up to this size are read and discarded: about the bytes that arrive while a request waits."""
 _NUM_THREADS = 16
-"""Records that are read side by side from another machine."""
+"""Records read concurrently from remote storage."""
 
 
 class Row(TypedDict):
-    """An image, to select it by."""
+    """Metadata of an image, passed to the function of `select`."""
 
     index: int
     id: str
     label: str
-    """The name of its class."""
+    """Name of its class."""
     labels: dict[str, str]
-    """That of every label of the records."""
+    """Name of its class under every label of the records."""
 
 
 class _PartialRead(NamedTuple):
-    """The wanted images of one record."""
+    """The requested images of one record."""
 
     record: int
     group: int
@@ -119,14 +119,14 @@ class _PartialRead(NamedTuple):
     labels: npt.NDArray[np.int64]
     """[N] class indexes of all the record's images."""
     fields: list[dict[str, Buffer]]
-    """The fields of each image; empty if none were asked for."""
+    """The fields of each image; empty if none were requested."""
 
 
 class RecordDataset(Dataset[tuple[Any, Any]]):
-    """Images and labels by index, in the order of the records. Picklable; each process opens its storage.
+    """Images and labels by index, in record order. Picklable; each process opens its own storage.
 
-    Images are read at the scan group of `set_epoch`'s epoch. `.loader()` is the fast way through all of them:
-    it reads whole prefixes of records, where this reads the pieces that it is asked for.
+    Images are read at the scan group of the epoch given to `set_epoch`. `.loader()` is the fast way through
+    all of them: it reads whole record prefixes, whereas indexing reads only the pieces of the given images.
     """
 
     def __init__(
@@ -148,22 +148,22 @@ class RecordDataset(Dataset[tuple[Any, Any]]):
         self.scan = scan
         self.label = choose_label(records.index, label)
         self.label_values = label_values(records.index.classes[self.label], labels)
-        """[number of classes] the label of each class, or [number of classes, K]; int64 or float32."""
+        """Label of each class, [number of classes] or [number of classes, K]; int64 or float32."""
         self.has_label_values = labels is not None
-        """Whether they were given, and are not the class indexes."""
+        """Whether label values were given, rather than class indexes."""
         self.transform = transform
-        """Called with every image; may be replaced, as timm's `create_loader` does."""
+        """Called with every image. May be replaced, as timm's `create_loader` does."""
         self.images_as = images_as
         self.decode = decode
         self.seed = seed
         self._policy = policy_of_scan(scan, PolicyInputs(seed or 0, Alone(), records.index))
-        check = WholeImageTransform(transform, images_as)  # refuses another `images_as`
+        check = WholeImageTransform(transform, images_as)  # rejects an unknown `images_as`
         self.fields = RecordFields(records, fields) if fields else None
-        """The fields that were asked for."""
+        """The requested fields."""
         if self.fields is not None:
             check.refuse_fields()
         self._ends = np.cumsum(records.index.sizes)
-        # In shared memory: workers that live through several epochs see it too.
+        # In shared memory, so that workers that persist across epochs see it, too.
         self._epoch = torch.zeros((), dtype=torch.int64).share_memory_()
         self._reader: tuple[int, SingleImages, ThreadPoolExecutor | None] | None = None
         self._selection: Selection | None = None
@@ -175,7 +175,7 @@ class RecordDataset(Dataset[tuple[Any, Any]]):
 
     @property
     def targets(self) -> list[Any]:
-        """The label of every image, in order, as torchvision's datasets give them; reads every header."""
+        """Label of every image, in order, as in torchvision's datasets. Reads every record header."""
         images, _ = self._open()
         every = [images.labels(record)[self.label] for record in range(len(self._ends))]
         if not every:
@@ -187,16 +187,16 @@ class RecordDataset(Dataset[tuple[Any, Any]]):
         return self.records.index.num_samples if self._selection is None else len(self._selection)
 
     def select(self, which: Callable[[Row], bool] | Iterable[int]) -> Self:
-        """A dataset of some of these images, in the order of the records: by a function, or by indices.
+        """Return a dataset of some of these images, in record order, chosen by a function or by indices.
 
-        Its loader reads whole prefixes of the records that hold one of them. By index, images are read alone.
+        Its loader reads whole prefixes of the records that hold any of them. Indexing reads only the images.
 
         Args:
-            which: Called with each image's row: `index`, `id`, `label` (the name of its class) and `labels`
-                (that of every label); it reads every record's header. Or indices, each once.
+            which: Distinct indices, or a function called with each image's row: `index`, `id`, `label` (name
+                of its class) and `labels` (the class under every label). A function reads every header.
 
         Raises:
-            ConfigError: there is no such image, one is there twice, or none is left.
+            ConfigError: an index is out of range or repeated, or no image is left.
             RecordError, StorageError: a header could not be read.
         """
         if callable(which):
@@ -217,7 +217,7 @@ class RecordDataset(Dataset[tuple[Any, Any]]):
         return selected
 
     def head(self, count: int) -> Self:
-        """The first `count` images in the order of the records, or all; raises as `select` does."""
+        """Return the first `count` images in record order, or all of them. Raises as `select` does."""
         require(count >= 1, "head", count, "at least 1")
         return self.select(range(min(count, len(self))))
 
@@ -241,15 +241,15 @@ class RecordDataset(Dataset[tuple[Any, Any]]):
                 number += 1
 
     def __getitem__(self, index: int) -> tuple[Any, Any]:
-        """One image and its label, or a dict of `label` and fields. Raises as `__getitems__` does."""
+        """Return an image with its label, or a dict of `label` and fields. Raises as `__getitems__` does."""
         return self.__getitems__([index])[0]
 
     def __getitems__(self, indices: Sequence[int]) -> list[tuple[Any, Any]]:
-        """Images and labels, in this order; neighbours in a record come with one read.
+        """Return images and labels, in this order. Images close together in a record share a read.
 
         Raises:
             IndexError: there is no such image.
-            ConfigError: the scan policy follows training, which a dataset in worker processes never sees.
+            ConfigError: the scan policy follows training, which a dataset in worker processes cannot observe.
             RecordError: an image is damaged or cannot be decoded.
             StorageError: the storage could not deliver.
         """
@@ -280,18 +280,18 @@ class RecordDataset(Dataset[tuple[Any, Any]]):
         return found
 
     def _value(self, label: int) -> Any:
-        """The label of a class index: an int, or a float32 tensor, [] or [K]."""
+        """Return the label of a class index: an int, or a tensor of shape [] or [K]."""
         value = self.label_values[label]
         is_index = self.label_values.dtype == np.int64 and value.ndim == 0
         return int(value) if is_index else torch.as_tensor(value).clone()
 
     def collate(self, samples: Sequence[tuple[Any, Any]]) -> tuple[Any, Any]:
-        """These samples as a batch of `loader`: for `DataLoader(dataset, collate_fn=dataset.collate)`.
+        """Collate samples into a batch as `loader` does: `DataLoader(dataset, collate_fn=dataset.collate)`.
 
-        Masks and arrays are stacked; boxes, texts and JSON stay lists, an item for each image.
+        Masks and arrays are stacked; boxes, texts and JSON stay lists with one item per image.
 
         Raises:
-            LoaderError: masks or arrays of several shapes.
+            LoaderError: masks or arrays differ in shape.
         """
         if self.fields is None:
             images, labels = default_collate(list(samples))
@@ -302,24 +302,24 @@ class RecordDataset(Dataset[tuple[Any, Any]]):
         return images, {"label": labels, **collate_fields(beside, self.fields.kinds)}
 
     def set_epoch(self, epoch: int) -> None:
-        """Read as in this epoch (from 0) from now on, in worker processes too: for schedules and mixtures."""
+        """Set the epoch (from 0) of all later reads, also in worker processes: for schedules and mixtures."""
         self._epoch.fill_(epoch)
 
     def id(self, index: int) -> str:
-        """The id of an image: in a folder of images, its file."""
+        """Return the id of an image. For a folder of images, it is the file's path in that folder."""
         record, i = self._locate(index)
         return self._open()[0].header(record).ids[i]
 
     def encoded(self, index: int, group: int | None = None) -> bytes:
-        """An image as a JPEG file, at a scan group or with all."""
+        """Return an image as a JPEG file, at a scan group (None: with all groups)."""
         record, i = self._locate(index)
         wanted = self.records.index.num_groups if group is None else group
         return self._open()[0].read(record, i, wanted)
 
     def loader(self, batch_size: int, **settings: Any) -> DatasetLoader:
-        """Batches of these images, for training: see `DatasetLoader` for the settings and what it raises.
+        """Return a loader of these images for training. See `DatasetLoader` for its settings and errors.
 
-        `transform`, `images_as`, `decode` and `seed` are the dataset's unless given.
+        `transform`, `images_as`, `decode` and `seed` default to the dataset's.
         """
         own = {"transform": self.transform, "images_as": self.images_as, "decode": self.decode}
         given = own | ({} if self.seed is None else {"seed": self.seed}) | settings
@@ -336,21 +336,21 @@ class RecordDataset(Dataset[tuple[Any, Any]]):
         )
 
     def mixed_source(self, first_record: int, num_images: int) -> MixedSource:
-        """These images in a mixture: `num_images` per epoch, of records numbered from `first_record` on."""
+        """Return these as a mixture source: `num_images` per epoch, records numbered from `first_record`."""
         selection = self._selection
         sizes = self.records.index.sizes.tolist() if selection is None else selection.sizes
         return MixedSource(first_record, sizes, num_images, selection)
 
     @property
     def follows_epochs_alone(self) -> bool:
-        """Whether its scan policy need not be told of training."""
+        """Whether the scan policy depends on the epoch alone and need not observe training."""
         return self._policy.by_epoch
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_reader": None}
 
     def _locate(self, index: int) -> tuple[int, int]:
-        """(record, number in it) of an image."""
+        """Return (record, number in the record) of an image."""
         if not -len(self) <= index < len(self):
             raise IndexError(f"image {index} of {len(self)}")
         index %= len(self)
@@ -371,7 +371,7 @@ class RecordDataset(Dataset[tuple[Any, Any]]):
     def _read(
         self, locations: list[tuple[int, int]], epoch: int, policy: ScanPolicy
     ) -> Iterable[_PartialRead]:
-        """The images at these (record, number in it), record by record."""
+        """Read the images at these (record, number in the record), grouped by record."""
         images, threads = self._open()
         wanted: dict[int, list[tuple[int, int]]] = {}
         for position, (record, i) in enumerate(locations):
@@ -380,7 +380,7 @@ class RecordDataset(Dataset[tuple[Any, Any]]):
 
         def read(record: int) -> _PartialRead:
             group = policy.group(epoch, record)
-            assert group is not None  # those that decide by the epoch always know
+            assert group is not None  # policies that depend on the epoch alone always decide
             numbers = [i for _, i in wanted[record]]
             files = images.read_several(record, numbers, group, max_gap_bytes=gap)
             fields = self.fields.read_several(record, numbers) if self.fields is not None else []
@@ -391,7 +391,7 @@ class RecordDataset(Dataset[tuple[Any, Any]]):
         return map(read, wanted) if threads is None else threads.map(read, wanted)
 
     def _open(self) -> tuple[SingleImages, ThreadPoolExecutor | None]:
-        """This process's reader, and threads for reads that wait for another machine."""
+        """Return this process's reader, and a thread pool if the storage is remote."""
         if self._reader is None or self._reader[0] != os.getpid():
             largest = int(self.records.index.sizes.max(initial=1))
             kept = max(256, _TABLES_BYTES // (_TABLE_ROW_BYTES * largest))
@@ -402,10 +402,10 @@ class RecordDataset(Dataset[tuple[Any, Any]]):
 
 
 class StaticDataset(RecordDataset):
-    """Images that every epoch reads alike: of one scan group, with nothing seeded.
+    """Dataset that every epoch reads alike: one scan group, and no seed.
 
-    It has no `set_epoch`. Training scripts ask for one, and timm's then leaves out the epoch of its sampler,
-    whose processes would see the images in the same order again and again.
+    It has no `set_epoch`. If a dataset has one, timm's training script calls it and does not set the epoch of
+    its sampler. Distributed processes would then see the images in the same order in every epoch.
     """
 
     @property

@@ -1,4 +1,4 @@
-"""A user's training loop: what its scan policy is told, and where its loader stands."""
+"""Follow a user's training loop: report its updates to the scan policy, and track the loader's position."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pcr_exp.policies.policy import ScanPolicy, Update
 
 
 class Observer:
-    """Time between batches counts as training, time blocked on the next one as waiting."""
+    """Reports updates. Time between batches counts as training, time blocked on the next one as data wait."""
 
     def __init__(self, policy: ScanPolicy, now: Callable[[], float] = time.monotonic) -> None:
         self._policy = policy
@@ -25,7 +25,7 @@ class Observer:
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """Around the wait for a batch."""
+        """Count the time within as waiting for a batch."""
         self.rest()
         began_s = self._now()
         yield
@@ -33,17 +33,17 @@ class Observer:
         self._wait_s += self._given_s - began_s
 
     def rest(self) -> None:
-        """Training pauses: no time counts until the next batch is waited for."""
+        """Pause training: no time counts until the wait for the next batch begins."""
         if self._given_s is not None:
             self._train_s += self._now() - self._given_s
         self._given_s = None
 
     def give(self, batch: Batch, *, ends_epoch: bool) -> None:
-        """A batch goes to training."""
+        """Note the batch that training receives."""
         self._batch, self._ends_epoch = batch, ends_epoch
 
     def observe(self, loss: float) -> None:
-        """Training has made its update. Raises LoaderError if there was no batch since it was told last."""
+        """Report the update on the last batch. Raises LoaderError if there is no unreported batch."""
         batch, self._batch = self._batch, None
         if batch is None:
             raise LoaderError(
@@ -69,10 +69,10 @@ VERSION = 1
 
 
 class Position:
-    """The next batch: an epoch from 0, and the batch's number among those that this process gives to it."""
+    """Position of the next batch: its epoch, from 0, and its number among this process's batches in it."""
 
     def __init__(self, identity: Mapping[str, Any], num_parts: int) -> None:
-        """`identity`: what must be equal where a state goes on; `num_parts`: batches to each update."""
+        """`identity`: values that must match to resume a state; `num_parts`: batches per update."""
         self._identity = dict(identity)
         self._num_parts = num_parts
         self.epoch = self.batch = 0
@@ -80,32 +80,32 @@ class Position:
         """Whether an iteration of `epoch` has begun."""
 
     def begin(self) -> None:
-        """An iteration begins: of the next epoch, if one of this epoch was begun and left."""
+        """Begin an iteration; if one of this epoch was begun and abandoned, move on to the next epoch."""
         if self._is_begun:
             self.epoch, self.batch = self.epoch + 1, 0
         self._is_begun = True
 
     def end(self) -> None:
-        """The epoch's last batch was followed by a call for another."""
+        """End the epoch, when a batch is requested after its last one."""
         self.epoch, self.batch, self._is_begun = self.epoch + 1, 0, False
 
     def set_epoch(self, epoch: int) -> None:
-        """The next iteration is of this epoch; one that is to be continued stays so."""
+        """Start the next iteration at this epoch; if it was restored midway, it is continued."""
         if self._is_begun or epoch != self.epoch:
             self.epoch, self.batch, self._is_begun = epoch, 0, False
 
     def state_dict(self) -> dict[str, Any]:
-        """Plain values."""
+        """Return the position and the identity as plain values."""
         update, part = divmod(self.batch, self._num_parts)
         position = {"epoch": self.epoch, "update": update, "part": part, "parts_per_update": self._num_parts}
         return {"version": VERSION, **position, **self._identity}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from there.
+        """Resume from a saved state.
 
         Raises:
-            LoaderError: it is of other images or settings, or was saved between the batches of an update by
-                another number of processes.
+            LoaderError: it belongs to other images or settings, or was saved between the batches of an update
+                by a different number of processes.
         """
         wanted = {"version": VERSION, **self._identity}
         if state.get("part") != 0:

@@ -1,4 +1,4 @@
-"""Batches of images and labels for anyone's training loop: our `RecordLoader`, as torch's loaders are used.
+"""Batches of images and labels for any training loop: `RecordLoader`, used like torch's loaders.
 
 A training loop:
 
@@ -42,17 +42,17 @@ from pcr_exp.records.reader import RecordSet
 _LANES = 8
 _FOREVER = 2**40
 AskModel = Callable[[Probe], Mapping[int, float]]
-"""Tries each of a probe's candidates and gives their scores: see `pcr_exp.policies.policy`."""
+"""Function that tries each candidate of a probe and returns the scores; see `pcr_exp.policies.policy`."""
 
 
 @contextmanager
 def named_as_arguments() -> Iterator[None]:
-    """A setting that is refused within has the name of its argument: `batch_size` for `training.batch_size`.
+    """Report invalid settings by their argument's name: `batch_size` for `training.batch_size`.
 
-    A decorator as well. Keys of a policy stay whole: `scan.groups` are the groups of the argument `scan`.
+    Also works as a decorator. Keys of a policy stay whole: `scan.groups` is part of the argument `scan`.
 
     Raises:
-        ConfigError: as within.
+        ConfigError: as raised within.
     """
     try:
         yield
@@ -64,13 +64,13 @@ def named_as_arguments() -> Iterator[None]:
 
 
 class DatasetLoader:
-    """An iterable of (images, labels), an epoch each time. `close` ends its processes, as dropping it does.
+    """Iterable of (images, labels), one epoch per iteration. `close` or deletion ends its processes.
 
-    `images` are what the transforms give, stacked: [B, ...]; with `image_size` uint8 [B, H, W, 3]. `labels`
-    are int64 [B], or as `pcr_exp.open(labels=...)` says; with fields a dict of these, as `label`, and of the
-    fields: masks and arrays are stacked, boxes, texts and JSON are lists. The same seed gives the same
-    batches, of any number of workers. Each iteration is the next epoch, the first after `load_state_dict` or
-    `set_epoch` the one that was asked for.
+    `images` are the stacked outputs of the transform, [B, ...]; with `image_size`, uint8 [B, H, W, 3].
+    `labels` are int64 [B], or as set by `pcr_exp.open(labels=...)`. With fields, they are a dict of `label`
+    and the fields: masks and arrays are stacked; boxes, texts and JSON are lists. The same seed gives the
+    same batches for any number of workers. Each iteration is the next epoch; the first one after
+    `load_state_dict` or `set_epoch` is the requested epoch.
     """
 
     @named_as_arguments()
@@ -107,47 +107,47 @@ class DatasetLoader:
         probe: AskModel | None = None,
         selection: Selection | Mixture | None = None,
     ) -> None:
-        """Nothing is read before the first batch.
+        """Nothing is read before the first batch is requested.
 
         Args:
-            records: Of a split.
-            scan: Which bytes of them are read, as `pcr_exp.open` takes it.
+            records: Records of a split.
+            scan: Which of their bytes to read, as in `pcr_exp.open`.
             label: Name of the label.
             label_values: [number of classes] or [number of classes, K], the label of each class.
-            batch_size: Images of each process's batch.
-            fields: What travels beside the images, and comes with them; a dataset gives its own.
-            transform: Called with every image; None: our own crops of `image_size`.
-            images_as: What it takes, as `pcr_exp.open` says.
-            image_size: Without a transform: random-resized-crops of this size (px), flipped at random; with
-                `augment=False` centre crops. The fastest way: no more is decoded than a crop shows.
+            batch_size: Images in each batch of a process.
+            fields: Fields stored beside the images and returned with them; a dataset passes its own.
+            transform: Called with every image (None: our own crops of `image_size`).
+            images_as: Input type of the transform, as in `pcr_exp.open`.
+            image_size: Without a transform: side (px) of random resized crops, flipped at random; with
+                `augment=False`, of centre crops. This is fastest, as only the cropped region is decoded.
             augment: Whether these crops are random.
-            shuffle: Whether each epoch has an order of its own, or the order of the records.
-            drop_last: Leave out a last batch that is shorter. One full batch must be there.
-            seed: Of order and transforms. All processes give the same.
-            rank: This process's number.
-            world_size: How many processes share an epoch; each gives as many batches.
-            global_batch_size: Of all processes' batches together, where it is more than one of each: then a
-                state that was saved by four processes goes on with two.
+            shuffle: Shuffle every epoch anew, or else keep the order of the records.
+            drop_last: Drop a shorter last batch. At least one full batch is required.
+            seed: Seed of order and transforms; the same in all processes.
+            rank: Rank of this process.
+            world_size: Number of processes that share an epoch; all have equally many batches.
+            global_batch_size: Images per update over all processes (None: one batch of each). With several
+                batches per process, two processes can resume a state that four saved.
             num_workers: Decoding processes; 0 decodes in this one.
-            decode: As `pcr_exp.open` says.
-            lanes: Records that are read side by side, of all processes together; the order depends on it. By
-                default 8, or as many more as processes can share.
-            reads_in_flight: Reads under way at a time (None: 4).
-            timeout_s: An error, if nothing has come for this long (None: no limit).
-            on_corrupt: `fail` stops at the first image that is damaged; `replace` takes another of its
-                record, which follows from seed and epoch, and logs it. A file that was damaged before it was
-                stored may pass: decoding ends behind a crop's last row.
-            crop_scale: With `image_size`: smallest and largest share of an image's area that a random crop
-                takes (None: 0.08 and 1).
-            crop_ratio: Lowest and highest columns / rows of it (None: 3/4 and 4/3).
+            decode: As in `pcr_exp.open`.
+            lanes: Records that all processes together read in parallel; the order depends on it (None: 8,
+                rounded up to a multiple of the batches per update).
+            reads_in_flight: Concurrent reads (None: 4).
+            timeout_s: Seconds without a read or a batch after which an error is raised (None: no limit).
+            on_corrupt: `fail` stops at the first damaged image. `replace` takes another image of its record,
+                determined by seed and epoch, and logs it. Damage from before a file was stored may go
+                unnoticed, because decoding stops after a crop's last row.
+            crop_scale: With `image_size`: minimum and maximum share of an image's area that a random crop
+                covers (None: 0.08 and 1).
+            crop_ratio: Minimum and maximum columns / rows of a random crop (None: 3/4 and 4/3).
             horizontal_flip: Whether half of these crops are mirrored (None: yes).
-            eval_crop_fraction: Share of the short side that a centre crop takes (None: 0.875).
-            antialias: Whether crops that shrink are filtered (None: yes).
-            probe: For policies that try scan groups on the model: gives the scores of its candidates.
-            selection: The images that are used (None: all); `RecordDataset.select` and `mix` give it.
+            eval_crop_fraction: Share of the short side that a centre crop covers (None: 0.875).
+            antialias: Whether crops that are scaled down are filtered (None: yes).
+            probe: Returns the scores of a probe's candidates, for policies that try scan groups on the model.
+            selection: Images to use (None: all), set by `RecordDataset.select` and `mix`.
 
         Raises:
-            ConfigError: an argument cannot work, alone or with others or with the records.
+            ConfigError: an argument is invalid, by itself or with other arguments or the records.
             RecordError: the records lack a scan group.
         """
         _require_probe(scan, probe)
@@ -213,25 +213,25 @@ class DatasetLoader:
         self._position = Position(identity, self._num_parts)
         self._turn = 0
         self._open_at: tuple[int, int] | None = None
-        """(epoch, batch) that the open stream gives next."""
+        """Next (epoch, batch) of the open stream; None if no stream is open."""
         self._stream: Iterator[Batch] = iter(())
         self._observer = Observer(self._policy)
 
     def __len__(self) -> int:
-        """Batches that this process gives in an epoch."""
+        """Number of batches of this process in an epoch."""
         return self._num_updates * self._num_parts
 
     @property
     def epoch(self) -> int:
-        """The epoch of the next batch, from 0."""
+        """Epoch of the next batch, from 0."""
         return self._position.epoch
 
     def __iter__(self) -> Iterator[tuple[Tensor, Any]]:
-        """The batches of an epoch.
+        """Iterate over the batches of an epoch.
 
         Raises:
-            RecordError, StorageError: an image could not be read or decoded; all batches before came out.
-            LoaderError: a worker process died or nothing came for `timeout_s`; or another iteration began.
+            RecordError, StorageError: an image could not be read or decoded; earlier batches were yielded.
+            LoaderError: a worker process died, nothing arrived for `timeout_s`, or another iteration began.
         """
         self._position.begin()
         self._turn += 1
@@ -254,11 +254,11 @@ class DatasetLoader:
                 labels = self._labels(batch)
                 yield batch.images, {"label": labels, **batch.fields} if self._has_fields else labels
         finally:
-            if turn == self._turn:  # validation between epochs is no training
+            if turn == self._turn:  # validation between epochs is not training
                 self._observer.rest()
         if turn == self._turn:
             self._position.end()
-            if not self._shuffle:  # evaluation: nothing is read ahead for an epoch that may never come
+            if not self._shuffle:  # evaluation: do not read ahead for an epoch that may never come
                 self.close()
 
     def _open_policy(self, records: RecordSet, scan: Scan, seed: int) -> ScanPolicy:
@@ -266,12 +266,12 @@ class DatasetLoader:
         return policy_of_scan(scan, inputs)
 
     def _labels(self, batch: Batch) -> Tensor:
-        """The labels that a batch is given with."""
+        """Return the label values of a batch."""
         return self._label_values[batch.labels]
 
     def _next(self, epoch: int, number: int) -> Batch:
         stream = self._open_stream(epoch, number)
-        self._open_at = None  # a stream that fails here is over
+        self._open_at = None  # a stream that fails here cannot continue
         return next(stream)
 
     def _open_stream(self, epoch: int, number: int) -> Iterator[Batch]:
@@ -284,7 +284,7 @@ class DatasetLoader:
         return self._stream
 
     def _settle(self, epoch: int) -> None:
-        """Find out what the policy wants to know before it decides an epoch."""
+        """Run the probe that the policy needs before it decides on an epoch, if any."""
         wanted = self._policy.wanted_probe(epoch)
         if wanted is None:
             return
@@ -307,26 +307,26 @@ class DatasetLoader:
         )
 
     def observe(self, *, loss: float) -> None:
-        """Tell the scan policy of the update on the batch that came last; the others need not be told.
+        """Report the update on the last batch to the scan policy. Only policies that follow training need it.
 
         Raises:
-            LoaderError: there was no batch since.
+            LoaderError: there was no batch since the last call.
         """
         self._observer.observe(loss)
 
     def set_epoch(self, epoch: int) -> None:
-        """Let the next iteration be of this epoch (from 0); one that is to be continued stays so."""
+        """Start the next iteration at this epoch (from 0); if it was restored midway, it is continued."""
         self._position.set_epoch(epoch)
 
     def state_dict(self) -> dict[str, Any]:
-        """Where it is, to the batch, and what its policy knows: plain values, for `torch.save` or JSON."""
+        """Return the position, to the batch, and the policy's state as plain values (`torch.save`, JSON)."""
         return {**self._position.state_dict(), "policy": self._policy.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a saved state, with any number of workers: with the batch after the last that came.
+        """Resume at the batch after the last one of a saved state, with any number of workers.
 
         Raises:
-            LoaderError: the state is of other images or settings; the message says which differ.
+            LoaderError: the state belongs to other images or settings; the message names a difference.
         """
         self._position.load_state_dict(state)
         self._policy.load_state_dict(dict(state["policy"]))
@@ -334,9 +334,9 @@ class DatasetLoader:
         self.close()
 
     def close(self) -> None:
-        """End its threads and processes; the next iteration starts others."""
+        """End threads and processes; the next iteration starts new ones."""
         self._open_at = None
-        self._stream = iter(())  # what it holds may be freed
+        self._stream = iter(())  # frees what the stream holds
         self._loader.close()
 
     def __enter__(self) -> DatasetLoader:
@@ -346,7 +346,7 @@ class DatasetLoader:
         self.close()
 
     def __del__(self) -> None:
-        with suppress(AttributeError):  # one that was refused
+        with suppress(AttributeError):  # `__init__` raised
             self.close()
 
 
@@ -360,7 +360,7 @@ def _require_probe(scan: Scan, probe: AskModel | None) -> None:
 
 
 def _num_full_batches(share: RankShare, num_samples: int, batch_size: int) -> int:
-    """Full batches of an epoch and slot. Raises SettingError if there is none."""
+    """Return the number of full updates in an epoch. Raises SettingError if there are none."""
     num_samples = share.samples_per_slot(num_samples)
     wanted = (
         f"at most {num_samples}, this process's images of an epoch, or drop_last=False, as no batch would "
@@ -400,7 +400,7 @@ def _transform(
 
 
 def _open_consensus(world_size: int) -> Consensus:
-    """That of torch's process group, if this is one of several processes."""
+    """Return the consensus of torch's process group, or `Alone` without a group of several processes."""
     if world_size == 1 or not dist.is_available() or not dist.is_initialized():
         return Alone()
     if dist.get_backend() == "nccl":

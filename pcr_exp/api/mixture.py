@@ -1,4 +1,4 @@
-"""Several datasets in one training: `mix`, and the loader of what it gives."""
+"""Train on several datasets together: `mix`, and the loader of its result."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ from pcr_exp.records.reader import RecordSet
 def mix(
     sources: Mapping[str, tuple[RecordDataset, float]], *, seed: int = 0, epoch: str | int = "largest"
 ) -> MixedDataset:
-    """Several datasets in one training, each with its share of the images and a scan of its own.
+    """Combine datasets for one training, each with its share of the images and its own scan.
 
     Args:
-        sources: By name, a dataset (or a selection of one) and its share; shares are divided by their sum.
-        seed: Of orders and transforms.
-        epoch: How many images an epoch has: `largest`, as many as go through every source at least once;
-            `smallest`, as many as go through none more than once; or a number.
+        sources: A dataset (or a selection of one) and its share, by name; shares are divided by their sum.
+        seed: Seed of orders and transforms.
+        epoch: Images of an epoch: a number, or `largest` (enough to use every source in full at least once)
+            or `smallest` (no source is used more than once).
 
     Raises:
-        ConfigError: there is one source, a share or the epoch cannot work, or sources do not fit together.
+        ConfigError: there are fewer than two sources, an invalid share or epoch, or sources that do not fit.
     """
     require(len(sources) >= 2, "sources", list(sources), "at least two, by name; one has a loader of its own")
     for name, given in sources.items():
@@ -66,16 +66,16 @@ def mix(
 
 @dataclass(frozen=True, slots=True)
 class SourceCount:
-    """What a loader took of a source so far."""
+    """Images and bytes that a loader has used of a source so far."""
 
     num_images: int
-    """In the batches that came."""
+    """Images in the batches yielded so far."""
     read_bytes: int
-    """Of the record prefixes that were read, those read ahead included."""
+    """Bytes of the record prefixes read so far, including those read ahead."""
 
 
 class MixedDataset:
-    """What `mix` gives: `.loader(...)` gives batches of it, and its length is the images of an epoch."""
+    """Result of `mix`. Its length is the number of images of an epoch; `.loader(...)` returns its loader."""
 
     def __init__(
         self,
@@ -90,25 +90,25 @@ class MixedDataset:
         self._shares = dict(shares)
         self._num_images = num_images
         self.classes, self.label_values = _labels(self.datasets)
-        self.counts()  # refuses an epoch in which a source has no part
+        self.counts()  # raises if a source has no image in an epoch
 
     def __len__(self) -> int:
         return self._num_images
 
     def counts(self, multiple_of: int = 1) -> dict[str, int]:
-        """By source, the images of an epoch, whose number is rounded down to a multiple.
+        """Return the images of an epoch by source; their total is rounded down to a multiple.
 
         Raises:
-            ConfigError: none is left, or a source's share is less than one.
+            ConfigError: none is left, or a source's share is less than one image.
         """
         return source_counts(self._shares, self._num_images, multiple_of)
 
     def loader(self, batch_size: int, **settings: Any) -> MixtureLoader:
-        """Batches of all sources: settings and errors as of `DatasetLoader`; the order is always shuffled.
+        """Return a loader of all sources, always shuffled. Settings and errors are those of `DatasetLoader`.
 
-        An epoch's images are rounded down to a number that processes share equally; with `drop_last` to whole
-        batches. `lanes` are those of each source. `transform`, `images_as` and `decode` are the datasets',
-        which must agree, unless given.
+        The images of an epoch are rounded down to a number that processes share equally, and to whole batches
+        with `drop_last`. `lanes` is the number for each source. `transform`, `images_as` and `decode` default
+        to the datasets' values, which must then agree.
         """
         given: dict[str, Any] = {"seed": self.seed}
         for key in sorted({"transform", "images_as", "decode"} - settings.keys()):
@@ -122,9 +122,9 @@ class MixedDataset:
 
 
 class MixtureLoader(DatasetLoader):
-    """A loader of several datasets, as `DatasetLoader` is of one. One pool of workers and threads serves all.
+    """Loader of several datasets, like `DatasetLoader` of one. They share one pool of workers and threads.
 
-    Every epoch has as many images of each source as `MixedDataset.counts` says.
+    In every epoch, each source has the number of images that `MixedDataset.counts` returns.
     """
 
     @named_as_arguments()
@@ -170,7 +170,7 @@ class MixtureLoader(DatasetLoader):
 
     @property
     def counts(self) -> dict[str, SourceCount]:
-        """By source, the images and bytes so far, of this process and since the loader was made."""
+        """Images and bytes by source, counted in this process since the loader was made."""
         num_bytes = self._mixed.read_bytes
         return {
             name: SourceCount(int(num), num_bytes[name])
@@ -185,14 +185,14 @@ class MixtureLoader(DatasetLoader):
         return MixedPolicy(policies, self._mixed.numbering)
 
     def _labels(self, batch: Batch) -> Tensor:
-        # Every batch that is handed out passes here once: where it is counted.
+        # Every yielded batch passes through here exactly once, so it is counted here.
         sources = np.searchsorted(self._mixed.classes.starts, batch.labels.numpy(), side="right") - 1
         self._num_images += np.bincount(sources, minlength=len(self._num_images))
         return super()._labels(batch)
 
 
 def _require_alike(datasets: Mapping[str, RecordDataset]) -> None:
-    """Raise ConfigError unless one decoder and one pass over training serve all of them."""
+    """Raise ConfigError unless all policies follow epochs alone, and one codec and `max_pixels` serve all."""
     for name, dataset in datasets.items():
         if not dataset.follows_epochs_alone:
             raise ConfigError(
@@ -206,10 +206,10 @@ def _require_alike(datasets: Mapping[str, RecordDataset]) -> None:
 
 
 def _labels(datasets: Mapping[str, RecordDataset]) -> tuple[list[str], Tensor]:
-    """Class names of all, and [classes of each source, one after the other] or [..., K] their labels.
+    """Return the class names of all sources, and the labels of each source's classes in turn, [N] or [N, K].
 
     Raises:
-        ConfigError: label values are given for some alone, or have several shapes.
+        ConfigError: label values are given for some sources only, or differ in shape.
     """
     given = {name: dataset.has_label_values for name, dataset in datasets.items()}
     classes = list(dict.fromkeys(name for dataset in datasets.values() for name in dataset.classes))

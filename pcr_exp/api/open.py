@@ -1,4 +1,4 @@
-"""Opening records by their address."""
+"""Open records by their address."""
 
 from __future__ import annotations
 
@@ -36,35 +36,35 @@ def open(
     prepare: str | os.PathLike[str] | None = None,
     split: str | None = None,
 ) -> RecordDataset:
-    """The images of a split, as a dataset that torch's `DataLoader` takes, and that has a loader of its own.
+    """Open the images of a split as a dataset for torch's `DataLoader`, which also has a loader of its own.
 
     Args:
-        root: Folder or address (`s3://`, `gs://`, `http://`) of a split's records, as
-            `pcr-exp prepare` makes them: the one that holds `pcr/` and `baseline/`, or one of these. With
-            `prepare`, photographs: a folder of class folders, or a table of paths and labels.
-        scan: Which bytes are read: `group_1` to `group_10`, `all`, `baseline`, or a policy's name, or a dict
+        root: Folder or address (`s3://`, `gs://`, `http://`) of a split's records made by
+            `pcr-exp prepare`: the folder that holds `pcr/` and `baseline/`, or one of these two. With
+            `prepare`: photographs, as a folder of class folders or a table of paths and labels.
+        scan: Which bytes to read: `group_1` to `group_10`, `all`, `baseline`, a policy's name, or a dict
             of its name and settings: `{"name": "schedule", "groups": [2, 10], "milestones": [30]}`.
-        label: Which label, if the records have several.
-        labels: By class name, the numbers to give as labels: a mapping or a function, such as `float` of
-            class names that are numbers; or `multi_hot`, of names that are sets such as `cat;dog`.
-        fields: Names of what travels beside the images, such as `["mask", "boxes"]`. Each image then comes
-            with a dict of its `label` and these, and the transform is called with image and fields: masks and
-            boxes as `torchvision.tv_tensors`, which torchvision.transforms.v2 crops alike. Of other fields
-            not a byte is read.
-        transform: Called with every image; torchvision's, albumentations', timm's, or any function of uint8
-            [H, W, 3].
-        images_as: What the transform takes: `array`, `pil`, `tensor`, or `auto` (`WholeImageTransform`).
+        label: Name of the label to use, if the records have several.
+        labels: Numbers to use as labels, by class name: a mapping or a function, such as `float` for
+            class names that are numbers, or `multi_hot` for names that are sets, such as `cat;dog`.
+        fields: Names of fields stored beside the images, such as `["mask", "boxes"]`. Each image then comes
+            with a dict of its `label` and these fields, and the transform is called with image and fields.
+            Masks and boxes are `torchvision.tv_tensors`, which torchvision.transforms.v2 crops with the
+            image. Other fields are not read.
+        transform: Called with every image: a transform of torchvision, albumentations or timm, or any
+            function of uint8 [H, W, 3].
+        images_as: Input type of the transform: `array`, `pil`, `tensor`, or `auto` (`WholeImageTransform`).
         decode: `scaled`, `unsmoothed` or `libjpeg`, as `loader.decode`.
-        seed: Seeds what is random in the transform, of each image from this, the epoch (`set_epoch`) and its
-            index; None leaves that to the process, as torch's datasets do.
-        max_pixels: Images of more are not decoded.
-        prepare: A local folder for records of photographs. They are made once, with a bar on stderr and the
-            checks of `pcr-exp prepare`, and opened the next time.
-        split: With `prepare`, which of train (the default), tune and val is opened.
+        seed: Seed of random transforms: each image's seed follows from this, the epoch (`set_epoch`) and the
+            image's index. None leaves randomness to the process, as torch's datasets do.
+        max_pixels: Images with more pixels are not decoded.
+        prepare: Local folder for records of photographs. The first call makes them, with a progress bar on
+            stderr and the checks of `pcr-exp prepare`; later calls open them.
+        split: With `prepare`, the split to open: train (the default), tune or val.
 
     Raises:
-        ConfigError: an argument cannot work with these records.
-        RecordError: there are no records, they are damaged or not all there, or they lack the scan group.
+        ConfigError: an argument is invalid for these records.
+        RecordError: there are no records, they are damaged or incomplete, or they lack the scan group.
         StorageError: the address cannot be opened.
         PcrExpError: photographs cannot be prepared.
     """
@@ -100,7 +100,7 @@ def open(
 
 
 def _find_folder(storage: PerProcessStorage, encoding: str) -> str:
-    """Where in the storage the records are: in a folder of their encoding's name, or right there."""
+    """Return the folder of the records: the one named after their encoding, or the root itself."""
     reasons: list[MissingFileError | RefusedError] = []
     for folder in (encoding, ""):
         try:
@@ -108,7 +108,7 @@ def _find_folder(storage: PerProcessStorage, encoding: str) -> str:
                 storage.size(f"{folder}/{INDEX_FILE}" if folder else INDEX_FILE)
             return folder
         except (MissingFileError, RefusedError) as error:
-            reasons.append(error)  # who may not list a bucket is refused what is not there
+            reasons.append(error)  # without the right to list a bucket, missing files are refused
     for reason in reasons:
         if isinstance(reason, RefusedError):
             raise reason

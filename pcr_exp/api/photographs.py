@@ -1,4 +1,4 @@
-"""From a folder of photographs, or a table of them, to records, the first time that they are opened."""
+"""Make records of a folder or table of photographs, the first time that they are opened."""
 
 from __future__ import annotations
 
@@ -27,29 +27,29 @@ from pcr_exp.system.progress import counting_bar
 log = logging.getLogger(__name__)
 
 _MAX_ENTRIES = 1000
-"""Entries of a folder, at most, that are asked whether they are photographs."""
+"""Maximum number of entries of a folder that are checked for photographs."""
 
 
 def prepared(
     address: str, root: str, *, label: str | None, labels: Labels, fields: Sequence[str] = ()
 ) -> Path:
-    """The folder that holds the splits of records of photographs; made by the first call, with a bar.
+    """Return the folder of the splits of records of photographs; the first call makes it, with a bar.
 
-    As `pcr-exp prepare dataset=folder dataset.root=... records.root=...` makes them, with the same checks, or
-    `dataset=table`; as in training, a later call compares photographs by sizes and times.
+    Records and checks are those of `pcr-exp prepare dataset=folder dataset.root=... records.root=...`, or of
+    `dataset=table`. As in training, later calls compare photographs by size and time.
 
     Args:
-        address: Of photographs: class folders, as `dataset=folder` has them; or a table with the columns
-            `path` and `label`, or what `label` calls it.
-        root: Local folder of records, outside of the photographs.
-        label: The column of labels of a table.
-        labels: As `pcr_exp.open` takes it: `float` and `multi_hot` say what the cells of a table are.
-        fields: Kinds of fields, which are columns of a table of the same names; other tables are for the
+        address: Photographs: class folders, as for `dataset=folder`, or a table with the columns `path` and
+            `label` (or the column that `label` names).
+        root: Local folder of records, outside the photographs.
+        label: Column of a table that holds the labels.
+        labels: As in `pcr_exp.open`; `float` and `multi_hot` determine how cells of a table are read.
+        fields: Kinds of fields, each in the table's column of the same name. For other tables, use the
             command.
 
     Raises:
-        ConfigError: records are asked for in no local folder, among the photographs, or of records; or there
-            are no such fields.
+        ConfigError: `root` or `address` is not local, `root` lies inside the photographs, `address` already
+            holds records, or there are no such fields.
         PcrExpError: as `prepare_records` raises it.
     """
     photographs, root = Path(address), expanded(root)
@@ -70,7 +70,7 @@ def prepared(
 
 
 def is_photographs(path: Path) -> bool:
-    """Whether it is a table, or a folder with JPEG files in it or in a folder of it."""
+    """Whether the path is a table, or a folder with JPEG files in it or in a subfolder."""
     if path.is_file():
         return path.name.lower().endswith(SUFFIXES)
     if not path.is_dir():
@@ -96,7 +96,7 @@ def _holds_jpegs(folder: Path, *, deeper: bool) -> bool:
 
 
 def _dataset(photographs: Path, label: str | None, labels: Labels, beside: Sequence[str]) -> DatasetConfig:
-    """The settings that the command would have."""
+    """Return the dataset settings that the command would use."""
     is_table = not photographs.is_dir()
     kind = "table" if is_table else "folder"
     schema: Any = component("dataset", kind).schema

@@ -1,4 +1,4 @@
-"""The scans that users ask for: `"group_2"`, `2`, `"all"`, `"baseline"`, or a policy's name and settings.
+"""Scans as users specify them: `"group_2"`, `2`, `"all"`, `"baseline"`, or a policy's name and settings.
 
     scan={"name": "schedule", "groups": [2, 10], "milestones": [30]}
     scan={"name": "balanced", "floor": "group_2"}
@@ -29,31 +29,31 @@ Scan: TypeAlias = str | int | Mapping[str, Any]
 BASELINE = "baseline"
 ALL = "all"
 _ASK_THE_MODEL = ("cosine", "plateau", "tolerance")
-"""Policies whose probes need the model that is trained, or another network."""
+"""Policies whose probes need the model being trained, or another network."""
 
 
 def encoding_of(scan: Scan) -> str:
-    """The encoding of the records that are read for it."""
+    """Return the encoding of the records to read for this scan."""
     return "baseline" if scan == BASELINE else "pcr"
 
 
 def plain(scan: Any) -> Any:
-    """Its settings as JSON gives them back: dicts and lists."""
+    """Return a scan as JSON would return it, with plain dicts and lists."""
     if isinstance(scan, Mapping):
         return {key: plain(value) for key, value in scan.items()}
     return [plain(value) for value in scan] if isinstance(scan, list | tuple) else scan
 
 
 def is_static(scan: Scan) -> bool:
-    """Whether it means one scan group in every epoch."""
+    """Whether the scan is one scan group in every epoch."""
     return not isinstance(scan, Mapping) and scan not in list(schemas("scan"))
 
 
 def policy_of_scan(scan: Scan, run: PolicyInputs) -> ScanPolicy:
-    """The policy that a user asked for.
+    """Return the policy that a user requested.
 
     Raises:
-        ConfigError: there is no such scan or policy, or its settings cannot work.
+        ConfigError: there is no such scan or policy, or its settings are invalid.
         RecordError: the records lack a group.
     """
     group = _static_group(scan, run.index)
@@ -70,14 +70,14 @@ def _open_policy(scan: Scan, run: PolicyInputs) -> ScanPolicy:
 
 
 def asks_the_model(scan: Scan) -> bool:
-    """Whether the policy has to try things on a model: `loader(probe=...)` must say how."""
+    """Whether the policy tries scan groups on a model, and so needs `loader(probe=...)`."""
     if isinstance(scan, Mapping):
         return scan.get("name") in _ASK_THE_MODEL or asks_the_model(scan.get("floor", 1))
     return scan in _ASK_THE_MODEL
 
 
 def _static_group(scan: Scan, index: RecordIndex) -> int | None:
-    """The one group that it means; None if it means a policy."""
+    """Return the one group of a static scan; None for a policy."""
     if scan == BASELINE:
         if index.encoding != "baseline":
             raise ConfigError(
@@ -90,7 +90,7 @@ def _static_group(scan: Scan, index: RecordIndex) -> int | None:
 
 
 def _group(scan: Scan) -> int | None:
-    """The group of `2` or `"group_2"`; None of anything else."""
+    """Return the group of `2` or `"group_2"`; None for anything else."""
     if isinstance(scan, int) and not isinstance(scan, bool):
         return scan
     found = re.fullmatch(r"group_(\d+)", scan) if isinstance(scan, str) else None
@@ -98,7 +98,7 @@ def _group(scan: Scan) -> int | None:
 
 
 def _settings(scan: Scan) -> ScanConfig:
-    """A policy's settings, from its name or from all of them."""
+    """Build a policy's settings from its name, or from a dict of its name and settings."""
     given: dict[str, Any] = {"name": scan}
     if isinstance(scan, Mapping):
         given = dict(scan)
@@ -130,7 +130,7 @@ def _settings(scan: Scan) -> ScanConfig:
     except OmegaConfBaseException as error:
         raise ConfigError(f"scan={scan!r}: {error}.") from error
     settings: ScanConfig = built
-    if "group" in given and settings.group != group:  # all schemas have it, and not all use it
+    if "group" in given and settings.group != group:  # all schemas have it, but not all use it
         raise ConfigError(f"scan={scan!r}: {name} does not use 'group'.{_meant('group', known)}")
     return settings
 

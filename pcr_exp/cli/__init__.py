@@ -1,4 +1,4 @@
-"""All commands, `pcr-exp` or `python -m pcr_exp`: looking at records and at this machine, and every runner.
+"""Commands of `pcr-exp` (or `python -m pcr_exp`): tools for records and this machine, and all runners.
 
 Some of them:
 
@@ -27,7 +27,7 @@ TOOLS = {
     "convert": "a folder with PNG and WebP images as JPEG files; the loss is said",
     "doctor": "libraries, limits and speed of this machine, and what is missing",
 }
-"""Commands that look at records and at this machine, of the module `records`, and what each is for."""
+"""Commands for records and this machine, from the module `records`, with descriptions."""
 RUNNERS = {
     "prepare": "JPEG files become records; --check compares them",
     "tolerance": "which scan group a task tolerates, before any training",
@@ -40,16 +40,16 @@ RUNNERS = {
     "figures": "figures and tables of runs and measurements on disk",
     "demo": "the whole way on embedded images, in minutes on two CPU cores",
 }
-"""Commands that a checkout has too, and what each is for.
+"""Commands that a checkout also has as `experiments.<name>`, with descriptions.
 
-Each is a module of this package: its function of the same name takes the command's settings, and `plan` says
-what that would do. Those of WITH_OPTIONS have a `main` that reads options.
+Each is a module of this package. Its function of the same name takes the command's settings, and `plan`
+describes what it would do. Those in WITH_OPTIONS have a `main` that parses options.
 """
 WITH_OPTIONS = ("sweep", "explore")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; its exit status is 1 if something is damaged or missing, and 2 if there is none such."""
+    """Run a command. Return 1 if something is damaged or missing, and 2 if there is no such command."""
     from pcr_exp.system.process import leaving_readers
 
     with leaving_readers():
@@ -74,13 +74,13 @@ def _main(given: list[str]) -> int:
     except PcrExpError as error:
         print(f"{error}", file=sys.stderr)
         return 1
-    except BrokenPipeError:  # of `extract -o -`: whoever read the bytes has seen enough
+    except BrokenPipeError:  # of `extract -o -`: the reader of the bytes has closed the pipe
         return 0
     return status
 
 
 def listing() -> str:
-    """Every command with what it is for, in a line each."""
+    """Return the usage and every command with its description, one per line."""
     lines = [f"  {name:18}{about}" for name, about in (TOOLS | RUNNERS).items()]
     usage = f"usage: {COMMAND} <command> ...    ({COMMAND} <command> --help: what it takes)"
     return "\n".join([usage, "", *lines])
@@ -93,14 +93,14 @@ def _unknown(name: str) -> str:
 
 
 def start_runner(name: str, arguments: Sequence[str]) -> int:
-    """Run a runner as `python -m experiments.<name> <arguments>` does; most end the process."""
+    """Run a runner as `python -m experiments.<name> <arguments>` does. Most of them exit the process."""
     sys.argv = [f"{COMMAND} {name}", *arguments]
     start(name)
     return 0
 
 
 def start(name: str) -> None:
-    """Run a runner on the command line of this process; its module is imported when a job begins."""
+    """Run a runner with the command line of this process. Its module is imported when a job begins."""
     if name in WITH_OPTIONS:
         import_module(f"pcr_exp.cli.{name}").main()
         return None
@@ -111,7 +111,7 @@ def start(name: str) -> None:
 
 
 def schemas() -> dict[str, type]:
-    """The settings of each runner that has some, by its name."""
+    """Return the settings class of each runner that has one, by name."""
     from pcr_exp.config.commands import DemoConfig, FiguresConfig, PrepareConfig, TrainConfig
     from pcr_exp.config.measuring import EvaluateConfig, QualityConfig, ToleranceConfig
     from pcr_exp.config.throughput import ThroughputConfig

@@ -1,4 +1,4 @@
-"""The answer of a run in a line: what its last evaluation of the original images gave, and its figure."""
+"""A run's result in short: its last evaluation on the original images, and its figure."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ class Answer:
     """A run's result."""
 
     headline: str
-    """The words of the metric, such as `top-1`."""
+    """Display name of the primary metric, such as `top-1`."""
     score: str
-    """`71.3%`."""
+    """Its value, such as `71.3%`."""
     figure: str
-    """The path of its training curve; empty if it has none."""
+    """Path of the training curve; empty if there is none."""
     about: str
-    """`of 512 images, after 10 epochs`."""
+    """How it was measured, such as `of 512 images, after 10 epochs`."""
 
 
 def answer_of(run: str | Path) -> Answer | None:
-    """The answer of a run's directory; None of one that has not evaluated, and without a directory."""
+    """Return the answer of a run's directory; None without a directory, a manifest or an evaluation."""
     if not str(run):
         return None
     from pcr_exp.cli.sweep_state import last_evaluation
@@ -37,7 +37,7 @@ def answer_of(run: str | Path) -> Answer | None:
     row = last_evaluation(folder)
     try:
         manifest = RunDirectory(folder).manifest()
-    except PcrExpError:  # the run itself has said so
+    except PcrExpError:  # the run itself has reported it
         return None
     if row is None or manifest is None:
         return None
@@ -52,6 +52,6 @@ def answer_of(run: str | Path) -> Answer | None:
 
 
 def describe_answer(answer: Answer) -> str:
-    """Two lines for people."""
+    """Format an answer for printing, with a second line for the figure if there is one."""
     said = f"{answer.headline} {answer.score} {answer.about}"
     return f"{said}\nfigure: {answer.figure}" if answer.figure else said

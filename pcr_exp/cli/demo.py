@@ -1,4 +1,4 @@
-"""The whole slice on the embedded photographs: `make demo`."""
+"""The whole pipeline on the embedded photographs: `make demo`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CONSOLE = Console()
 
 
 def demo(config: DemoConfig, pages: Sequence[Page] = ()) -> str:
-    """Prepare, measure, train and draw, also `pages`; returns "finished"."""
+    """Prepare, measure, train and draw, including `pages`. Return "finished"."""
     grid = [
         train_config(config, f"dataset.label={label}", f"scan={scan}")
         for label in config.labels
@@ -50,7 +50,7 @@ def demo(config: DemoConfig, pages: Sequence[Page] = ()) -> str:
         CONSOLE.rule(f"run {number} of {len(grid)}: label {run.dataset.label}, scan {run.scan.name}")
         run_training(run, draw=draw)
     CONSOLE.rule("result")
-    # Whoever tries it may have a browser open: what others take of the CPU spoils no lesson of twice as fast.
+    # Other programs, such as a browser, may run: their share of the CPU does not hide a twofold speed-up.
     runs, quality, figures = (f"{config.out}/{name}" for name in ("runs", "quality", "figures"))
     report = write_report(runs, quality, figures, pages=pages, exclusive_only=False)
     show(report)
@@ -60,20 +60,20 @@ def demo(config: DemoConfig, pages: Sequence[Page] = ()) -> str:
 
 
 def train_config(config: DemoConfig, *overrides: str) -> TrainConfig:
-    """One run of the grid, as `experiments.train` would compose it."""
+    """Compose one run of the grid, as `experiments.train` would."""
     return compose("train", TrainConfig, *config.overrides, f"runs_root={config.out}/runs", *overrides)
 
 
 def calibrate(config: DemoConfig) -> Calibration:
-    """A bandwidth at which baseline is trained at `baseline_share` of this machine's speed, measured once."""
+    """Return the bandwidth at which baseline trains at `baseline_share` of this machine's measured speed."""
     CONSOLE.rule("how fast this machine trains")
     run = train_config(config, f"dataset.label={config.labels[0]}", "scan=baseline")
-    # Beside the results, so that a second call goes on with the same storage.
+    # Stored with the results, so that a second call continues with the same storage.
     return calibrated(run, config.baseline_share, Path(config.out) / "storage.json")
 
 
 def describe(storage: Calibration) -> str:
-    """The storage of all runs, and the reason for it."""
+    """Describe the storage of all runs, and the reason for it."""
     return (
         f"storage: {storage.bandwidth_mib_per_s:g} MiB/s, {storage.share:.0%} of what this machine can train "
         f"on ({storage.images_per_s:.0f} baseline images/s of {storage.bytes_per_image / 1e3:.1f} kB)"
@@ -81,7 +81,7 @@ def describe(storage: Calibration) -> str:
 
 
 def measure(config: DemoConfig, run: TrainConfig) -> None:
-    """Make the records and measure MS-SSIM per scan group, unless that is done."""
+    """Make the records and measure MS-SSIM per scan group, unless already done."""
     CONSOLE.rule("photographs, records, quality per scan group")
     out = Path(config.out) / "quality"
     if is_measured(out):
@@ -99,23 +99,23 @@ def measure(config: DemoConfig, run: TrainConfig) -> None:
 
 
 def plan(config: DemoConfig) -> Planned:
-    """Its grid of trainings."""
+    """Plan the grid of trainings."""
     num_runs = len(config.labels) * len(config.scans)
     return Planned([f"{num_runs} trainings on the embedded photographs, into {config.out}", NOT_KNOWN])
 
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """A bandwidth, and what it was computed from."""
+    """A bandwidth, and the measurements that it was computed from."""
 
     images_per_s: float
-    """Images/s of an epoch on this machine, from storage without a limit."""
+    """Training speed in an epoch on this machine, from unlimited storage."""
     bytes_per_image: float
-    """Mean size of a training image at the group that was read, record headers included."""
+    """Mean size of a training image at the group that was read, including record headers."""
     share: float
-    """The part of `images_per_s` that the bandwidth supplies."""
+    """Share of `images_per_s` that the bandwidth supplies."""
     bandwidth_mib_per_s: float
-    """Two significant digits."""
+    """Rounded to two significant digits."""
 
 
 def bandwidth_for(images_per_s: float, bytes_per_image: float, share: float) -> float:
@@ -128,8 +128,8 @@ def calibrated(config: TrainConfig, share: float, path: Path) -> Calibration:
 
     Args:
         config: The run whose storage is to be chosen. It is trained for one epoch, from unlimited storage.
-        share: Of the measured images/s, above 0, that the bandwidth is to supply.
-        path: A JSON file. It is what makes a second call choose the same, so that runs resume.
+        share: Share of the measured images/s, above 0, that the bandwidth supplies.
+        path: A JSON file, from which a second call takes the same bandwidth, so that runs resume.
 
     Raises:
         RunError: the file is damaged, or was made for another share.
@@ -145,10 +145,10 @@ def calibrated(config: TrainConfig, share: float, path: Path) -> Calibration:
     )
     folder = run_training(one_epoch).folder
     rates = [row["images_per_s"] for row in read_rows(folder / "rows.jsonl") if row["kind"] == "train"]
-    # The first updates warm up; a set too small for a second row has only those.
+    # The first row includes warm-up; it counts only if a small dataset yields no other.
     images_per_s = median(rates[1:] or rates)
     bytes_per_image = read_manifest(folder / "manifest.json").mean_prefix_bytes
-    assert bytes_per_image is not None  # known since its records were opened
+    assert bytes_per_image is not None  # set when its records were opened
     bandwidth = bandwidth_for(images_per_s, bytes_per_image, share)
     measured = Calibration(images_per_s, bytes_per_image, share, bandwidth)
     write_atomic(path, [json.dumps(asdict(measured), indent=2).encode() + b"\n"])

@@ -1,8 +1,8 @@
-"""`--dry-run`: what a command would run, read, take and leave on disk. Nothing is run or written for it.
+"""`--dry-run`: report what a command would run, read, take and leave on disk, without doing any of it.
 
-It opens records, or else the dataset, and counts; it times a second of this machine, or says that seconds are
-not known. Decoding, evaluation and waiting come on top of what is timed, so these times are lower bounds.
-What the command itself would refuse, such as a folder that is not there, is an error here too.
+It counts images in the records, or else in the dataset. It times this machine for a second, or reports that
+seconds are not known. Decoding, evaluation and waiting are not timed, so these times are lower bounds.
+Whatever the command itself would reject, such as a missing folder, is an error here, too.
 """
 
 from __future__ import annotations
@@ -44,25 +44,25 @@ NOT_KNOWN = "seconds are not known"
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A job that has not run."""
+    """Plan of a job that has not run."""
 
     facts: list[str]
     """The work in words."""
     amounts: dict[str, float] = field(default_factory=dict)
-    """`seconds`, `read_bytes` and `disk_bytes`, as far as they are known (`jobs.AMOUNTS`)."""
+    """`seconds`, `read_bytes` and `disk_bytes`, each if known (`jobs.AMOUNTS`)."""
     status: str = WOULD_RUN
 
     @property
     def words(self) -> str:
-        """All of it in one line."""
+        """The whole plan in one line."""
         return "; ".join([*self.facts, *([describe_amounts(self.amounts)] if self.amounts else [])])
 
 
 def index_of(dataset: DatasetConfig, records: RecordsConfig, split: str, encoding: str) -> RecordIndex | None:
-    """The index of a split's records; None where a local folder has none yet, that would be made.
+    """Return the index of a split's records; None if a local folder lacks them and they would be made.
 
     Raises:
-        PcrExpError: they cannot be opened, or `records.auto_prepare=false` and there are none.
+        PcrExpError: they cannot be opened, or there are none and `records.auto_prepare=false`.
     """
     if isinstance(dataset, MixtureConfig):
         return open_mixed(dataset, records, split, encoding).index
@@ -74,12 +74,12 @@ def index_of(dataset: DatasetConfig, records: RecordsConfig, split: str, encodin
 
 
 def num_in_files(dataset: DatasetConfig, splits: Sequence[str] | None = SPLITS) -> int:
-    """The images of some splits by the files of the dataset; None: of all files, with or without splits.
+    """Count the images of some splits in the dataset's files; None counts all files, even without splits.
 
-    Of the embedded photographs, which opening would make, by their settings.
+    The embedded photographs, which opening would create, are counted from their settings.
 
     Raises:
-        PcrExpError: the dataset is not there, or not as its publisher lays it out.
+        PcrExpError: the dataset is missing, or not laid out as published.
     """
     if isinstance(dataset, PhotosConfig):
         num_train = min(dataset.num_train, dataset.max_train_images or dataset.num_train)
@@ -92,7 +92,7 @@ def num_in_files(dataset: DatasetConfig, splits: Sequence[str] | None = SPLITS) 
 
 
 def plan_forward(facts: Sequence[str], model: ModelConfig, num_passes: int, image_size: int) -> Planned:
-    """The seconds of so many forward passes of an image; decoding comes on top."""
+    """Plan `num_passes` forward passes of one image, timed on this machine; decoding comes on top."""
     try:
         seconds = forward_seconds(model, image_size) * num_passes
     except PcrExpError as error:
@@ -103,16 +103,16 @@ def plan_forward(facts: Sequence[str], model: ModelConfig, num_passes: int, imag
 TIMED_S = 1.0
 WORDS = "timed for a second on this machine"
 _FEW = 8
-"""Images that a CPU is timed with: an update of more takes as long for each."""
+"""Images of a timed batch on a CPU: a larger one takes as long per image."""
 NUM_CLASSES = 100
-"""Classes of the models whose updates are timed."""
+"""Number of classes of the models whose updates are timed."""
 
 
 def seconds_each(work: Callable[[], int]) -> float:
-    """Seconds of one item, by a second of work after a first call that does not count.
+    """Measure the seconds per item over a second of work, after a first call that does not count.
 
     Args:
-        work: Does some, and returns how many.
+        work: Processes some items and returns how many.
     """
     work()
     num, began_s = 0, time.perf_counter()
@@ -122,10 +122,10 @@ def seconds_each(work: Callable[[], int]) -> float:
 
 
 def update_seconds(config: TrainConfig) -> float:
-    """Seconds per image of updates of this model on random pixels, weights not loaded.
+    """Measure the seconds per image of updates of this model on random pixels, without loading weights.
 
     Raises:
-        PcrExpError: there is no such model or device, or it cannot take such a batch.
+        PcrExpError: there is no such model or device, or the model cannot process such a batch.
     """
     from pcr_exp.training.clocks import open_device, synchronizer
     from pcr_exp.training.models import check_model
@@ -148,7 +148,7 @@ def update_seconds(config: TrainConfig) -> float:
 
 
 def open_trainer(config: TrainConfig, device: torch.device) -> Trainer:
-    """A fresh model of NUM_CLASSES classes with its optimizer, as a run of this configuration has it."""
+    """Return a new model of NUM_CLASSES classes with its optimizer, as a run of this configuration has it."""
     import torch
 
     from pcr_exp.training.inputs import normalization_of
@@ -167,7 +167,7 @@ def open_trainer(config: TrainConfig, device: torch.device) -> Trainer:
 
 
 def random_batch(batch_size: int, image_size: int) -> tuple[Tensor, Tensor]:
-    """Images, uint8 [B, px, px, 3], and labels, int64 [B], of a fixed seed, on the CPU."""
+    """Return images, uint8 [B, px, px, 3], and labels, int64 [B], from a fixed seed, on the CPU."""
     import torch
 
     generator = torch.Generator().manual_seed(0)
@@ -177,7 +177,7 @@ def random_batch(batch_size: int, image_size: int) -> tuple[Tensor, Tensor]:
 
 
 def forward_seconds(config: ModelConfig, image_size: int) -> float:
-    """Seconds per image of a forward pass of this model, weights not loaded. Raises as `update_seconds`."""
+    """Measure seconds per image of a forward pass, without loading weights. Raises as `update_seconds`."""
     import torch
 
     from pcr_exp.training.clocks import open_device, synchronizer
@@ -197,10 +197,10 @@ def forward_seconds(config: ModelConfig, image_size: int) -> float:
 
 
 def encode_seconds(samples: Sequence[Sample], codec: ImageCodec, max_pixels: int) -> float:
-    """Seconds per image in which one thread encodes files and cuts them; those that cannot be are skipped.
+    """Measure the seconds per image to encode files and split them in one thread, ignoring bad images.
 
     Raises:
-        RecordError: there is nothing to encode with.
+        RecordError: a library needed for encoding is not installed.
     """
     codec.check_installed()
     files = itertools.cycle(samples)
@@ -218,7 +218,7 @@ def encode_seconds(samples: Sequence[Sample], codec: ImageCodec, max_pixels: int
 
 
 def quality_seconds(records: RecordSet, groups: Sequence[int]) -> float:
-    """Seconds per image in which one thread measures it at these groups, of the first image."""
+    """Measure the seconds per image of one thread at these groups, on the middle image of the split."""
     from pcr_exp.measuring.quality import measure_quality
 
     return seconds_each(lambda: measure_quality(records, groups, 1)["id"].nunique())

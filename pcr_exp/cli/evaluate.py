@@ -1,4 +1,4 @@
-"""Evaluate trained networks at scan groups and decode modes; draw what is lost."""
+"""Evaluate trained networks at scan groups and decode modes, and draw what they lose."""
 
 import logging
 from collections.abc import Iterator, Sequence
@@ -51,7 +51,7 @@ log = logging.getLogger(__name__)
 
 
 def evaluate(config: EvaluateConfig) -> str:
-    """Score every image of a split at every level; returns "finished"."""
+    """Score every image of a split at every level. Return "finished"."""
     if config.num_threads is not None:
         torch.set_num_threads(config.num_threads)
     device = open_device(config.device)
@@ -69,7 +69,7 @@ def evaluate(config: EvaluateConfig) -> str:
     images = (images_in_files if config.split == ALL else images_in_records)(
         config, levels, eval_transform(crops)
     )
-    task = open_task(config.task, images.classes)  # refuses what does not suit it
+    task = open_task(config.task, images.classes)  # rejects classes that do not suit it
     outputs, num_outputs = outputs_of(config, images.classes)
     if headline in (MEAN_AP, R2):
         num_outputs = task.num_outputs
@@ -104,7 +104,7 @@ def evaluate(config: EvaluateConfig) -> str:
 
 
 def words_of(config: EvaluateConfig, runs: Sequence[str]) -> list[str]:
-    """The first words of the name of the results' folder."""
+    """Return the first words of the name of the results' folder."""
     networks = config.model.name if not runs else "1_run" if len(runs) == 1 else f"{len(runs)}_runs"
     return [config.dataset.name, config.dataset.label, config.split, networks]
 
@@ -114,9 +114,9 @@ class EvaluatedImages:
     """The images to score."""
 
     name: str
-    """A description from measured facts: `ImageNet, ten classes, 224 px, q75`."""
+    """Description from measured facts, such as `ImageNet, ten classes, 224 px, q75`."""
     num: int
-    """Images, each of which is scored at every level; fewer, if some are left out."""
+    """Number of images, each scored at every level; fewer are scored if some are left out."""
     classes: list[str]
     """Names of the label's classes."""
     fingerprint: str
@@ -126,11 +126,11 @@ class EvaluatedImages:
 def images_in_records(
     config: EvaluateConfig, levels: Sequence[Level], transform: EvalTransform
 ) -> EvaluatedImages:
-    """A split's images, in records that are made if they are missing.
+    """Open a split's images from records, which are made if they are missing.
 
     Raises:
-        ConfigError: they have no such label.
-        PcrExpError: they cannot be made or opened.
+        ConfigError: the records have no such label, or the split has no images.
+        PcrExpError: the records cannot be made or opened.
     """
     try:
         if not isinstance(config.dataset, MixtureConfig):
@@ -159,11 +159,11 @@ def images_in_records(
 def images_in_files(
     config: EvaluateConfig, levels: Sequence[Level], transform: EvalTransform
 ) -> EvaluatedImages:
-    """Every image of the dataset, read from its file; of these the first `dataset.max_val_images`.
+    """Open the first `dataset.max_val_images` images of the dataset (None: all), each from its file.
 
     Raises:
-        ConfigError, DatasetError: as `open_images`.
-        RecordError: there is nothing to cut them into scans with.
+        ConfigError, DatasetError: as `open_images` raises them.
+        RecordError: a library needed to split them into scans is not installed.
     """
     found, label = open_images(config.dataset), config.dataset.label
     samples = found.samples[: config.dataset.max_val_images]
@@ -188,14 +188,14 @@ def images_in_files(
 def _facts_of_files(samples: Sequence[Sample], label: str) -> DatasetFacts:
     measured = []
     for sample in samples[:NUM_MEASURED]:
-        with suppress(ImageError, OSError):  # what cannot be scored is told when it is its turn
+        with suppress(ImageError, OSError):  # an unreadable image is reported when it is scored
             measured.append(read_image_file(sample.path.read_bytes()))
     num_classes = len({sample.labels[label] for sample in samples})
     return facts_of(measured, num_images=len(samples), num_classes=num_classes)
 
 
 def outputs_of(config: EvaluateConfig, names: Sequence[str]) -> tuple[torch.Tensor, int]:
-    """Which of the networks' outputs stands for each of the classes, and how many outputs they have."""
+    """Return which of the networks' outputs stands for each class, and the number of outputs."""
     if config.classes is None:
         return torch.arange(len(names)), len(names)
     path = Path(config.classes)
@@ -208,7 +208,7 @@ def outputs_of(config: EvaluateConfig, names: Sequence[str]) -> tuple[torch.Tens
 def open_trained(
     config: EvaluateConfig, runs: Sequence[FinishedRun], num_outputs: int, device: torch.device
 ) -> list[Trained]:
-    """The networks, on the device and in eval mode."""
+    """Open the networks, on the device and in eval mode."""
     trained = open_runs(runs, num_outputs) if runs else [open_published(config.model, num_outputs)]
     for each in trained:
         each.network.eval().to(device, memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -216,7 +216,7 @@ def open_trained(
 
 
 def plan(config: EvaluateConfig) -> Planned:
-    """Images x levels x networks."""
+    """Plan the scoring of images x levels x networks."""
     levels = 1 + len(config.groups) * len(config.decodes)
     facts = [f"{levels} levels of {config.dataset.name}, into {config.place}"]
     if config.split == ALL:

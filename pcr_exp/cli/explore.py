@@ -1,10 +1,10 @@
-"""See what the network would see: one page, which opens from disk and asks the network for nothing.
+"""Show what the network would see: one self-contained page, which opens from disk and works offline.
 
     python -m experiments.explore data/records/pets-1a2b3c4d/train -o pets.html
     python -m experiments.explore data/records/pets-1a2b3c4d --tolerance outputs/tolerance/pets-label-...
 
-Images by class at every scan group, the crop that the loader makes of them, bytes and MS-SSIM; what a task
-loses there, where `tolerance` has measured it; and what a storage makes of the bytes.
+The page shows images by class at every scan group, with the loader's crop, bytes and MS-SSIM. It also shows
+what a task loses there, if `tolerance` has measured it, and the throughput that a storage allows.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ def explore(options: argparse.Namespace) -> Path:
 
     Raises:
         RecordError: there are no progressive records, they are empty, or no image can be shown.
-        ConfigError: a setting cannot work, or the measurement of the task is of other records.
-        RunError: the folder of `--tolerance` holds no measurement, or a file would be lost.
-        StorageError: the records cannot be reached, or the page not be written.
+        ConfigError: a setting is invalid, or the task was measured on other records.
+        RunError: the folder of `--tolerance` holds no measurement, or the page's file cannot be replaced.
+        StorageError: the records cannot be reached, or the page cannot be written.
     """
     from pcr_exp.records.inspect import find_records
 
@@ -58,7 +58,7 @@ def explore(options: argparse.Namespace) -> Path:
 
 
 def _progressive(found: Sequence[Found]) -> list[Found]:
-    """The progressive records among those that were found."""
+    """Return the progressive records among those found."""
     progressive = [one for one in found if one.records.index.encoding != "baseline"]
     if not progressive:
         index = found[0].records.index
@@ -108,7 +108,7 @@ def _shown_of_records(found: Sequence[Found], options: argparse.Namespace) -> Sh
 def _shown(
     images: StoredImages, num_threads: int, *, gallery: Sequence[str], task: Measured | None, **more: Any
 ) -> Shown:
-    """Look at the images of the grid and of the task; `more` is what a page is made of besides."""
+    """Explore the images of the grid and of the task; `more` holds the page's other contents."""
     from pcr_exp.analysis.explore import MAX_PAGE_BYTES, Shown, in_turn, wanted_mistakes
     from pcr_exp.measuring.explore import explore_images
     from pcr_exp.system.progress import counting_bar
@@ -130,7 +130,7 @@ def _shown(
 
 
 def _task(folder: Path | None, num_groups: int) -> Measured | None:
-    """The measurement of `tolerance`, for records with so many groups."""
+    """Load the measurement of `tolerance` and check that it fits records with `num_groups` groups."""
     from pcr_exp.analysis.explore import check_fits
     from pcr_exp.analysis.tolerance_page import META_FILE, load_tolerance
 
@@ -154,7 +154,7 @@ def explore_task(
     samples: Sequence[Sample],
     path: Path,
 ) -> None:
-    """Make the page that a measurement of a task ends with, from its files: there need be no records.
+    """Make the page at the end of a task's measurement, from image files: no records are needed.
 
     Raises:
         RecordError: no image can be shown.
@@ -185,7 +185,7 @@ def explore_task(
 
 
 def _require_ours(path: Path, force: bool) -> None:
-    """Refuse to write over a file that is no page of ours, before anything is looked at."""
+    """Refuse to overwrite a file that is not a page of ours, before any image is read."""
     from pcr_exp.analysis.explore import MARK
 
     if not path.parent.is_dir():
@@ -222,7 +222,7 @@ def _write(path: Path, shown: Shown) -> Path:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Do what the command line says; exits with status 1 if no page can be made."""
+    """Run the command line. Exits with status 1 if no page can be made."""
     parser = argparse.ArgumentParser(
         prog=as_typed("python -m experiments.explore"),
         description=as_typed(__doc__ or ""),

@@ -27,15 +27,15 @@ def figures(
     pages: Sequence[Page] = (),
     project: Callable[[FiguresConfig, str], str] | None = None,
 ) -> str:
-    """Write figures and tables; returns "finished".
+    """Write figures and tables. Return "finished".
 
     Args:
-        config: The command's.
-        pages: More pages than every user has.
-        project: Writes times to accuracy from the runs in `timing_root`, and returns their page.
+        config: Settings of the command.
+        pages: Pages to write after the standard ones.
+        project: Writes projected times to accuracy from the runs in `timing_root`, and returns their page.
 
     Raises:
-        ConfigError: `timing_root` is given and nothing that projects.
+        ConfigError: `timing_root` is given without `project`.
     """
     if config.timing_root is not None and project is None:
         raise ConfigError(
@@ -62,7 +62,7 @@ def figures(
 
 
 def compare(config: FiguresConfig, key: str, reference: str) -> str:
-    """Write comparison.md and the figure `comparison`, whose CSV file is the table; returns the first."""
+    """Write comparison.md and the figure `comparison`, whose CSV file is the table. Return the text."""
     runs, out = run_frame(read_runs(config.runs_root, config.target)), Path(config.out)
     table = compare_setting(runs, key, reference)
     text = comparison_to_markdown(table, key, reference) + "\n"
@@ -75,7 +75,7 @@ def compare(config: FiguresConfig, key: str, reference: str) -> str:
 
 
 def show(report: Report) -> None:
-    """Print the tables, what did not finish, and where the figures are."""
+    """Print the tables, the runs and settings that are left out, and the paths of figures."""
     for table in to_rich(report.summary):
         print_table(table)
     for run in report.unfinished.to_dict("records"):
@@ -90,7 +90,7 @@ def show(report: Report) -> None:
 
 
 def plan(config: FiguresConfig) -> Planned:
-    """The files that it would draw from."""
+    """Plan the files to draw from."""
     runs = (
         sum(1 for _ in Path(config.runs_root).glob("*/rows.jsonl")) if Path(config.runs_root).is_dir() else 0
     )

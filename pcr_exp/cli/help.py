@@ -1,8 +1,8 @@
-"""`--help` of the runners: the settings that apply with meaning and default, the choices, examples.
+"""`--help` of the runners: applicable settings with meanings and defaults, the choices, and examples.
 
-Meanings are the docstrings of the settings' dataclasses, defaults are those that Hydra composes, and choices
-are the YAML files: nothing here can be out of date. Hydra's own page takes eight times as long, names no
-meaning, and lists groups that a command refuses.
+Meanings are the docstrings of the settings' dataclasses, defaults come from Hydra's composition, and choices
+are the YAML files, so nothing here can be out of date. Hydra's own page takes eight times as long, shows no
+meanings, and lists groups that a command rejects.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from pcr_exp.places import CONFIGS, as_typed
 
 FLAGS = ("--help", "-h")
 _HIDDEN = ("hydra", "smoke", "note")
-"""Settings that are no one's to type: Hydra, `runner=smoke` and readers of a file read them."""
+"""Settings that are not meant to be typed: they serve Hydra, `runner=smoke` and readers of a YAML file."""
 _INDENT = 38
-"""Columns of a setting and its default; its meaning stands beside them, or below if they are longer."""
+"""Width of the column of settings and defaults. Meanings follow on the right, or below longer entries."""
 _LONGEST_VALUE = 30
 _RUNNER = re.compile(r"-m experiments\.(\w+)")
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times as fast
@@ -46,7 +46,7 @@ runner=smoke      tries it at a size for seconds
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A line of the page."""
+    """A line of the help page."""
 
     key: str
     default: str
@@ -59,17 +59,17 @@ def is_asked(arguments: Sequence[str]) -> bool:
 
 
 def help_page(runner: str, schema: type, arguments: Sequence[str]) -> str:
-    """The page to print.
+    """Return the help page.
 
     Args:
-        runner: Such as `train`.
+        runner: Name of the command, such as `train`.
         schema: The dataclass of its settings.
-        arguments: Of the command line. Overrides choose the settings that are shown; a word without `=`, such
-            as `storage`, is the group or setting that all is to be said of.
+        arguments: Arguments of the command line. Overrides choose the settings that are shown; a word without
+            `=`, such as `storage`, is a group or setting to explain in full.
 
     Raises:
         ConfigError: there is no such group or setting, or a package of components cannot be imported.
-        hydra.errors.HydraException: an override names no option that there is.
+        hydra.errors.HydraException: an override names an option that does not exist.
     """
     overrides = [one for one in arguments if "=" in one and not one.startswith(("-", "hydra"))]
     topics = [one for one in arguments if "=" not in one and not one.startswith(("-", "~", "+"))]
@@ -81,7 +81,7 @@ def help_page(runner: str, schema: type, arguments: Sequence[str]) -> str:
 
 
 def _composed(runner: str, schema: type, overrides: Sequence[str]) -> DictConfig:
-    """The configuration, with Hydra's node; of a sweep without the values that are swept."""
+    """Compose the configuration, with Hydra's node and without overrides that sweep."""
     prepare_hydra(named_packages(overrides), {runner: schema})
     parser = OverridesParser.create()
     single = [text for text in overrides if not parser.parse_override(text).is_sweep_override()]
@@ -133,7 +133,7 @@ def _about(topic: str, runner: str, config: DictConfig, width: int) -> Iterator[
 
 
 def _settings(config: DictConfig, prefix: str = "") -> Iterator[Setting]:
-    """Every setting of a dataclass, and of those inside it."""
+    """Yield every setting of a dataclass, including nested ones."""
     for key in map(str, config):
         if not prefix and key in _HIDDEN:
             continue
@@ -150,7 +150,7 @@ def _setting(config: DictConfig, key: str, prefix: str = "") -> Setting:
 
 
 def _value(config: DictConfig, key: str) -> str:
-    """As it would be typed, shortened."""
+    """Return a value as it would be typed, shortened."""
     if OmegaConf.is_missing(config, key):
         return "<to be given>"
     value = config[key]
@@ -178,14 +178,14 @@ def _type(config: DictConfig) -> type | None:
 
 
 def _schema(config: DictConfig, key: str) -> type | None:
-    """The dataclass of a node; None of a plain value."""
+    """Return the dataclass of a node; None for a plain value."""
     if OmegaConf.is_missing(config, key) or not OmegaConf.is_dict(config[key]):
         return None
     return _type(config[key])
 
 
 def _choices(config: DictConfig) -> dict[str, str | None]:
-    """The groups that this command has, with the option that is chosen, in the order of its settings."""
+    """Return the groups of this command, with the chosen option of each, in the order of its settings."""
     found = {group: name for group, name in config.hydra.runtime.choices.items() if "hydra/" not in group}
     order = list(map(str, config))
     of_settings = [group for key in order for group in found if group.partition(".")[0] == key]
@@ -193,7 +193,7 @@ def _choices(config: DictConfig) -> dict[str, str | None]:
 
 
 def _options(group: str, runner: str) -> dict[str, Path]:
-    """The YAML files of a group, ours and users'; of experiments those of this runner."""
+    """Return the YAML files of a group, ours and users'; experiments of other runners are left out."""
     folder = group.partition("@")[0]
     paths = [path for root in (CONFIGS, *config_folders()) for path in sorted((root / folder).glob("*.yaml"))]
     if folder == "experiment":
@@ -202,19 +202,19 @@ def _options(group: str, runner: str) -> dict[str, Path]:
 
 
 def _note(path: Path) -> dict[str, Any]:
-    """An experiment file's `note`; empty where it has none."""
+    """Return an experiment file's `note`; empty if it has none."""
     content = yaml.load(path.read_text(encoding="utf-8"), _LOADER)
     return content.get("note", {}) if isinstance(content, dict) else {}
 
 
 def _runner_of(path: Path) -> str | None:
-    """The runner of the first command in an experiment's note; None of a file without a note."""
+    """Return the runner of the first command in an experiment's note; None for a file without a note."""
     found = _RUNNER.search(_note(path).get("command", ""))
     return found[1] if found else None
 
 
 def _about_option(path: Path) -> str:
-    """A YAML file's note, or the comment at its head up to its first empty line."""
+    """Return a YAML file's note, or the first paragraph of the comment at its head."""
     if says := _note(path).get("says"):
         return str(says)
     lines = path.read_text(encoding="utf-8").splitlines()
@@ -230,7 +230,7 @@ def _heading(key: str, config: DictConfig, choices: dict[str, str | None]) -> st
 
 
 def _first_sentence(text: str) -> str:
-    # Not behind `et al.`: a sentence begins with a capital, or with a value.
+    # Do not split after `et al.`: a sentence begins with a capital letter or with a value.
     return re.split(r"(?<=\.) (?=[A-Z`])", text)[0]
 
 
@@ -240,7 +240,7 @@ def _lines(setting: Setting, width: int) -> Iterator[str]:
 
 
 def _in_a_line(sentence: str, width: int) -> str:
-    """A sentence, or as many of its clauses as a line holds."""
+    """Return a sentence, or as many of its clauses as fit in a line."""
     if len(sentence) <= width:
         return sentence
     ends = [found.start() for found in re.finditer(r"[,;:]? |[,;:]", sentence[: width - 3])]
@@ -250,7 +250,7 @@ def _in_a_line(sentence: str, width: int) -> str:
 
 
 def _beside(left: str, right: str, width: int) -> Iterator[str]:
-    """A text in a column of its own, below what stands left of it if that is too long."""
+    """Lay out `right` as a column next to `left`, or below it if `left` is too long."""
     lines = textwrap.wrap(right, max(30, width - _INDENT)) or [""]
     if len(left) < _INDENT:
         yield f"{left:{_INDENT}}{lines[0]}".rstrip()
@@ -278,9 +278,9 @@ def _indented(text: str, width: int) -> Iterator[str]:
 
 
 def meaning_of(schema: type, field: str) -> str:
-    """The docstring below a field of a dataclass, or of the first of its bases that has one, in one line.
+    """Return a dataclass field's docstring in one line, from the first class of the MRO that has one.
 
-    Empty where nobody says it, or the source is not at hand.
+    Empty if there is none, or the source is not available.
     """
     for cls in schema.__mro__:
         if is_dataclass(cls) and (said := _said_in(cls.__module__).get((cls.__qualname__, field))):
@@ -290,7 +290,7 @@ def meaning_of(schema: type, field: str) -> str:
 
 @functools.cache
 def _said_in(module: str) -> dict[tuple[str, str], str]:
-    """(class, field) -> its docstring, of the classes of a module."""
+    """Return a dict (class, field) -> docstring of the field, for the classes of a module."""
     try:
         tree = ast.parse(inspect.getsource(sys.modules[module]))
     except (OSError, TypeError):  # a notebook's cell, or a package without its source

@@ -1,7 +1,7 @@
-"""The jobs of a sweep: a small file per job, written by the job itself, wherever it runs.
+"""The jobs of a sweep: each job writes a small file about itself, wherever it runs.
 
-A launcher may run jobs in other processes or on other machines, so nothing that the process which began the
-sweep has in memory can tell. The files lie in the sweep's folder, `hydra.sweep.dir`.
+A launcher may run jobs in other processes or on other machines, so the process that began the sweep does not
+know their state from its own memory. The files lie in the sweep's folder, `hydra.sweep.dir`.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from pcr_exp.system.provenance import SWEEP_VARIABLE
 from pcr_exp.system.words import counted
 
 JOB_VARIABLE = "PCR_EXP_JOB"
-"""In the environment of a job that is a command of its own, beside SWEEP_VARIABLE: the job's number."""
+"""Environment variable with the number of a job that runs as its own command; SWEEP_VARIABLE is also set."""
 
 PLAN = "sweep.json"
 
 LOGS = "logs"
-"""The folder, in the sweep's, of what jobs print that run elsewhere."""
+"""Subfolder of the sweep's folder for the output of jobs that run elsewhere."""
 
 _HANDS_OVER = ".SlurmLauncher"
 
@@ -47,19 +47,19 @@ BEGUN, FAILED, DIED, INTERRUPTED, NOT_BEGUN = "begun", "failed", "died", "interr
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How one job ended; `status` is the task's word, such as `finished`, or one of the above."""
+    """State of one job. `status` is what the task returned, such as `finished`, or one of the above."""
 
     job: str
     status: str
     detail: str = ""
     amounts: dict[str, float] = field(default_factory=dict)
-    """Amounts that a planned job would take, by name and unit, such as `read_bytes`."""
+    """Amounts that a planned job would take, by name with unit, such as `read_bytes`."""
 
     run: str = ""
-    """The directory of its run, of a job that trains."""
+    """Directory of its run, if the job trains."""
     began_s: float | None = None
     ended_s: float | None = None
-    """Unix time."""
+    """Unix time, like `began_s`."""
 
     @property
     def failed(self) -> bool:
@@ -73,25 +73,25 @@ class PlannedJob:
 
     number: int
     overrides: list[str]
-    """As typed for this job alone."""
+    """The job's own overrides, as typed."""
     job_id: str | None = None
-    """The scheduler's, of a job that was handed over."""
+    """The scheduler's job id, if the job was handed over."""
     cluster: str | None = None
-    """And the scheduler: `slurm`, or `local`."""
+    """The scheduler: `slurm` or `local`."""
 
 
 class SweepFolder(Callback):
-    """Tells the process that begins a sweep where its jobs' outcomes will lie.
+    """Hydra callback with which the process that begins a sweep prepares the folder of its outcomes.
 
-    `fail_fast` is read by each job: after one has failed, those that have not begun do not begin.
+    Each job reads `fail_fast`: once a job has failed, jobs that have not begun do not begin.
     """
 
     begun: ClassVar[Path | None] = None
-    """The folder of the sweep that this process began."""
+    """Folder of the sweep that this process began."""
     handed_over: ClassVar[bool] = False
-    """Whether its jobs go on elsewhere when this process ends."""
+    """Whether its jobs continue elsewhere after this process ends."""
     alive: ClassVar[ExitStack] = ExitStack()
-    """Holds the lock by which others see that this process still begins jobs."""
+    """Holds the lock that shows other processes that this one still begins jobs."""
 
     def __init__(self, fail_fast: bool = False) -> None:
         self.fail_fast = fail_fast
@@ -101,32 +101,32 @@ class SweepFolder(Callback):
         make_folder(folder)
         SweepFolder.begun, SweepFolder.handed_over = folder, False
         if str(config.hydra.get("launcher", {}).get("_target_")).endswith(_HANDS_OVER):
-            return  # jobs of an earlier command may be under way: the launcher knows which
+            return  # jobs of an earlier command may still run: the launcher knows which
         SweepFolder.alive.enter_context(hold(sweep_lock(folder), lambda holder: _in_use(folder, holder)))
-        for file in _files(folder):  # of an earlier sweep, where the folder was chosen by hand
+        for file in _files(folder):  # left by an earlier sweep in a folder chosen by hand
             file.unlink()
         write_plan(folder, _planned(config.hydra))
 
 
 def sweep_folder(hydra: Any) -> Path:
-    """The folder of a sweep's outcomes, for the process that began it and for each of its jobs."""
+    """Return the folder of a sweep's outcomes, in the process that began it and in each of its jobs."""
     return Path(hydra.runtime.cwd) / hydra.sweep.dir
 
 
 def is_stopped(folder: Path) -> bool:
-    """In a job: whether it shall not begin, because another one has failed and the sweep is to fail fast."""
+    """Whether this job must not begin, because another one has failed and the sweep fails fast."""
     sweep = HydraConfig.get().callbacks.get("sweep")
     return sweep is not None and bool(sweep.fail_fast) and any(o.failed for o in read_outcomes(folder))
 
 
 def handed_over_as() -> tuple[Path, int] | None:
-    """In a job that is a command of its own: its sweep's folder and its number; None in other processes."""
+    """Return the sweep's folder and the number of a job that runs as its own command; None elsewhere."""
     folder, number = os.environ.get(SWEEP_VARIABLE), os.environ.get(JOB_VARIABLE)
     return None if folder is None or number is None else (Path(folder), int(number))
 
 
 def read_plan(folder: Path) -> list[PlannedJob]:
-    """All jobs of a sweep, by their numbers; none of one whose launcher or sweeper is not known."""
+    """Read all jobs of a sweep, by number; empty if its launcher or sweeper is not known."""
     try:
         return [PlannedJob(**job) for job in json.loads((folder / PLAN).read_text())]
     except FileNotFoundError:
@@ -134,13 +134,13 @@ def read_plan(folder: Path) -> list[PlannedJob]:
 
 
 def write_plan(folder: Path, jobs: Iterable[PlannedJob]) -> None:
-    """Write which jobs a sweep has, in place of what was there."""
+    """Write the jobs of a sweep, replacing an earlier plan."""
     make_folder(folder)
     write_atomic(folder / PLAN, [json.dumps([asdict(job) for job in jobs], indent=1).encode()])
 
 
 def _planned(hydra: Any) -> list[PlannedJob]:
-    """The jobs that Hydra's own sweeper makes of a command line; none of another's."""
+    """Return the jobs that Hydra's own sweeper makes of a command line; empty for other sweepers."""
     if not str(hydra.get("sweeper", {}).get("_target_")).endswith(".BasicSweeper"):
         return []
     given = [f"{key}={value}" for key, value in (hydra.sweeper.get("params") or {}).items()]
@@ -150,33 +150,33 @@ def _planned(hydra: Any) -> list[PlannedJob]:
 
 
 def write_outcome(folder: Path, number: int, outcome: Outcome) -> None:
-    """Write how job `number` stands, in place of what was there."""
+    """Write the state of job `number`, replacing an earlier one."""
     make_folder(folder)
     write_atomic(folder / f"job-{number:04d}{_rank()}.json", [json.dumps(redacted(asdict(outcome))).encode()])
 
 
 def forget_outcome(folder: Path, number: int) -> None:
-    """Remove what a job wrote, if it did: it is to begin anew."""
+    """Remove a job's outcome, if there is one, before the job begins anew."""
     (folder / f"job-{number:04d}{_rank()}.json").unlink(missing_ok=True)
 
 
 def read_numbered(folder: Path) -> dict[int, Outcome]:
-    """The jobs' outcomes so far, by their numbers."""
+    """Read the outcomes so far, by job number."""
     return {int(file.stem[4:8]): Outcome(**json.loads(file.read_text())) for file in _files(folder)}
 
 
 def read_outcomes(folder: Path) -> list[Outcome]:
-    """As `read_numbered`, without the numbers."""
+    """Read the outcomes so far, as `read_numbered` but without the numbers."""
     return list(read_numbered(folder).values())
 
 
 def job_lock(folder: Path, number: int) -> Path:
-    """The lock of a job while it runs."""
+    """Return the path of the lock that a job holds while it runs."""
     return folder / f"job-{number:04d}{_rank()}.lock"
 
 
 def sweep_lock(folder: Path) -> Path:
-    """The lock of the process that begins a sweep's jobs, until the last has ended."""
+    """Return the path of the lock held by the process that begins jobs, until the last has ended."""
     return folder / f"sweep{_rank()}.lock"
 
 
@@ -187,7 +187,7 @@ def _in_use(folder: Path, holder: str) -> RunError:
 
 
 def read_ended(folder: Path, *, interrupted: bool) -> list[Outcome]:
-    """As `read_outcomes`, when no job runs any more: one that began and did not end was stopped or died."""
+    """Read the outcomes once no job runs any more; a job without an end was interrupted or died."""
     status, detail = (INTERRUPTED, "") if interrupted else (DIED, "its process ended without a word")
     return [
         replace(outcome, status=status, detail=detail) if outcome.status == BEGUN else outcome
@@ -196,7 +196,7 @@ def read_ended(folder: Path, *, interrupted: bool) -> list[Outcome]:
 
 
 def print_outcomes(outcomes: Sequence[Outcome], answers: Sequence[Answer | None] = ()) -> None:
-    """A sweep's jobs in a table, the failed ones last: what came out of each, and where its figure lies."""
+    """Print a table of a sweep's jobs, the failed ones last, with the result and figure of each."""
     num_failed = sum(outcome.failed for outcome in outcomes)
     table = Table(title=f"{counted(len(outcomes), 'job')}, {num_failed} failed", title_justify="left")
     known = [*answers, *[None] * (len(outcomes) - len(answers))]
@@ -215,14 +215,14 @@ def print_outcomes(outcomes: Sequence[Outcome], answers: Sequence[Answer | None]
 
 
 def total_amounts(outcomes: Sequence[Outcome]) -> dict[str, float]:
-    """The sums of what planned jobs would take; an amount that one of them does not know is left out."""
+    """Sum the amounts of planned jobs; an amount that is unknown for any of them is left out."""
     planned = [outcome.amounts for outcome in outcomes if outcome.amounts]
     known = [name for name in AMOUNTS if planned and all(name in amounts for amounts in planned)]
     return {name: sum(amounts[name] for amounts in planned) for name in known}
 
 
 def describe_amounts(amounts: Mapping[str, float]) -> str:
-    """`about 1.5 hours, 120 MB read, 3.1 MB of disk`, of those that are known."""
+    """Describe the known amounts: `about 1.5 hours, 120.0 MB read, 3.1 MB of disk`."""
     return ", ".join(AMOUNTS[name](amounts[name]) for name in AMOUNTS if name in amounts)
 
 
@@ -239,11 +239,11 @@ AMOUNTS: dict[str, Callable[[float], str]] = {
     "read_bytes": lambda num_bytes: f"{_size(num_bytes)} read",
     "disk_bytes": lambda num_bytes: f"{_size(num_bytes)} of disk",
 }
-"""Amounts of a planned job, and the words for each."""
+"""Amounts of a planned job, with a formatter for each."""
 
 
 def escape(text: object) -> str:
-    """Text that rich prints as it is."""
+    """Escape text so that rich prints it literally."""
     return str(text).replace("[", r"\[")
 
 
@@ -252,27 +252,27 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _rank() -> str:
-    # Each of several processes that train together makes the whole sweep, and tells of its own jobs.
+    # Each of several processes that train together runs the whole sweep and reports its own jobs.
     rank = os.environ.get("RANK", "0")
     return "" if rank == "0" else f"-rank{rank}"
 
 
 @dataclass(slots=True)
 class RunningJob:
-    """Its file beside those of other jobs."""
+    """A job that runs in this process, and its file in the sweep's folder."""
 
     folder: Path
     number: int
     outcome: Outcome
 
     def tell(self, outcome: Outcome) -> None:
-        """Write how it stands now; what is known of its run and of its beginning stays."""
+        """Write the job's current state, keeping the known run directory and start time."""
         known = self.outcome
         self.outcome = replace(outcome, run=outcome.run or known.run, began_s=known.began_s)
         write_outcome(self.folder, self.number, self.outcome)
 
     def end(self, outcome: Outcome) -> None:
-        """Write how it ended."""
+        """Write the job's final state and end time."""
         self.tell(replace(outcome, ended_s=time.time()))
 
 
@@ -281,7 +281,7 @@ _current: ContextVar[RunningJob | None] = ContextVar("the job of a sweep that ru
 
 @contextmanager
 def running_job(folder: Path, number: int, name: str) -> Iterator[RunningJob]:
-    """Within, the job is said to have begun, and holds its lock: one that was killed does not.
+    """Within, mark the job as begun and hold its lock, which a killed job releases.
 
     Raises:
         RunError: another process runs this job.
@@ -295,7 +295,7 @@ def running_job(folder: Path, number: int, name: str) -> Iterator[RunningJob]:
         job = RunningJob(folder, number, Outcome(name, BEGUN, began_s=time.time()))
         job.tell(job.outcome)
         before, sweep = _current.set(job), os.environ.get(SWEEP_VARIABLE)
-        os.environ[SWEEP_VARIABLE] = str(folder)  # a run tells its tracker which sweep it is of
+        os.environ[SWEEP_VARIABLE] = str(folder)  # a run reports its sweep to the tracker
         try:
             yield job
         finally:
@@ -306,7 +306,7 @@ def running_job(folder: Path, number: int, name: str) -> Iterator[RunningJob]:
 
 
 def note_run(run: Path) -> None:
-    """Tell which directory the run of this process's job has; does nothing outside a sweep."""
+    """Record the run directory of this process's job; does nothing outside a sweep."""
     job = _current.get()
     if job is not None:
         job.tell(replace(job.outcome, run=str(run.absolute())))

@@ -1,4 +1,4 @@
-"""Hydra around a command's task, errors for people, and a table at the end of a sweep."""
+"""Run a command's task with Hydra, print errors in plain words, and print a table at the end of a sweep."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from pcr_exp.cli.dry_run import Planned
 
 FLAGS = {"--dry-run": "dry_run=true", "--check": "check=times", "--check=content": "check=content"}
-"""Options as people type them, and Hydra's overrides for them."""
+"""Options of the command line, and the Hydra overrides that they stand for."""
 T = TypeVar("T")
 
 
@@ -57,10 +57,9 @@ def launch(task: Callable[[T], str], config_name: str, schema: type[T], plan: Ca
     """Run `task` on the configuration that the command line composes, once or for every job of a sweep.
 
     `task` returns one word for the sweep's table, such as "finished" or "skipped"; `plan` answers
-    `--dry-run`. Neither is called for `--help`. A job that fails does not stop a sweep, unless
-    `runner=fail_fast`, or several processes make it: the others are in the middle of the job that failed
-    here, and would wait for this one forever. Exits with status 1 if any job failed, with 130 or 143 if it
-    was interrupted.
+    `--dry-run`. Neither is called for `--help`. A failed job stops a sweep only with `runner=fail_fast` or
+    with several processes: the others are still in the job that failed here, and would wait for this process
+    forever. Exits with status 1 if any job failed, and with 130 or 143 if interrupted.
     """
     with leaving_readers():
         if helping.is_asked(sys.argv[1:]):
@@ -77,12 +76,12 @@ def _launch(job: HydraTask[Any], config_name: str) -> None:
             prepare_hydra(named_packages(typed), {config_name: job.schema})
             add_overrides(smoke_overrides(config_name, typed))
             main()
-        except ConfigError as error:  # what was typed
+        except ConfigError as error:  # the command line is wrong
             tell(error)
             status = 1
         except KeyboardInterrupt:
             status = 130
-        except SystemExit as end:  # Hydra's, after it said what was wrong; or a job's, that was terminated
+        except SystemExit as end:  # of Hydra, after its message, or of a terminated job
             status = end.code if isinstance(end.code, int) else int(end.code is not None)
         except Exception:
             if job.signalled.number is None:
@@ -102,7 +101,7 @@ def _launch(job: HydraTask[Any], config_name: str) -> None:
 
 
 def print_help(runner: str, schema: type, arguments: Sequence[str]) -> int:
-    """Print how a runner is used; returns the exit status."""
+    """Print the help page of a runner. Return the exit status."""
     try:
         print(helping.help_page(runner, schema, arguments))
     except (ConfigError, HydraException) as error:
@@ -112,12 +111,12 @@ def print_help(runner: str, schema: type, arguments: Sequence[str]) -> int:
 
 
 class Signalled:
-    """Which of SIGINT and SIGTERM came, if one did: libraries turn the exception into others of theirs."""
+    """Records a SIGINT or SIGTERM, because libraries may turn its exception into one of their own."""
 
     number: int | None = None
 
     def raise_if_so(self) -> None:
-        """Raise what the signal is meant to raise."""
+        """Raise the signal's exception, if one came: KeyboardInterrupt, or SystemExit for SIGTERM."""
         if self.number == signal.SIGINT:
             raise KeyboardInterrupt
         if self.number is not None:
@@ -125,7 +124,7 @@ class Signalled:
 
 
 class HydraTask(Generic[T]):
-    """The task as Hydra calls it, here or in a launcher's process: picklable, if what it is given is."""
+    """Task as Hydra calls it, here or in a launcher's process. Picklable if its arguments are."""
 
     def __init__(self, task: Callable[[T], str], schema: type[T], plan: Callable[[T], Planned]) -> None:
         self.task = task
@@ -134,10 +133,10 @@ class HydraTask(Generic[T]):
         self.launched_by = os.getpid()
         self.signalled = Signalled()
         self.outcome: Outcome | None = None
-        """The outcome of a single job, which runs in the process that was started."""
+        """Outcome of a single job, which runs in the process that was started; None in a sweep."""
 
     def __call__(self, config: DictConfig) -> None:
-        """Run it. Errors become outcomes; of a sweep's job, a file beside the others."""
+        """Run the task. Errors become outcomes; a job of a sweep writes its outcome to a file."""
         if os.getpid() != self.launched_by:
             prepare_hydra(config.get("components", []))
             if os.getppid() == self.launched_by:
@@ -165,7 +164,7 @@ class HydraTask(Generic[T]):
                     job.end(Outcome(name, INTERRUPTED))
                     raise
                 job.end(outcome)
-        except PcrExpError as error:  # another process runs it, and tells of it
+        except PcrExpError as error:  # another process runs it and reports its outcome
             tell(error)
             outcome = Outcome(name, FAILED, str(error))
         if outcome.failed and int(os.environ.get("WORLD_SIZE", "1")) > 1:
@@ -187,7 +186,7 @@ class HydraTask(Generic[T]):
             return Outcome(name, FAILED, str(error))
         except Exception as error:
             self.signalled.raise_if_so()
-            # Not ours: the traceback is what a bug report needs.
+            # Not our own error: a bug report needs the traceback.
             print(redacted_text(traceback.format_exc()), file=sys.stderr)
             return Outcome(name, FAILED, redacted_text(f"{type(error).__name__}: {error}"))
 
@@ -198,9 +197,9 @@ class HydraTask(Generic[T]):
 
 
 def check_arguments() -> list[str]:
-    """Refuse what was typed wrongly; returns the overrides. Raises ConfigError.
+    """Check the command line and return its overrides. Raises ConfigError.
 
-    Hydra knows only key=value: FLAGS, which people type, become that here.
+    Hydra understands only key=value, so FLAGS are replaced by overrides here.
     """
     flags = [FLAGS[argument] for argument in sys.argv[1:] if argument in FLAGS]
     sys.argv[1:] = [argument for argument in sys.argv[1:] if argument not in FLAGS]
@@ -213,7 +212,7 @@ def check_arguments() -> list[str]:
 
 
 def add_overrides(overrides: Sequence[str]) -> None:
-    """Add to the command line, beside what is there: Hydra reads no override behind another and an option."""
+    """Insert overrides next to those typed: Hydra reads none that follows both an override and an option."""
     given = enumerate(sys.argv[1:], start=1)
     places = [i for i, argument in given if "=" in argument and not argument.startswith("-")]
     place = places[0] if places else len(sys.argv)
@@ -221,7 +220,7 @@ def add_overrides(overrides: Sequence[str]) -> None:
 
 
 def end_undisturbed() -> None:
-    """All is done and told: let Ctrl-C not cut short what is put away at exit, unless it comes twice."""
+    """Ignore the first Ctrl-C from now on, so that it does not cut short the clean-up at exit."""
     if threading.current_thread() is not threading.main_thread():
         return
 
@@ -233,7 +232,7 @@ def end_undisturbed() -> None:
 
 
 def tell_sweep(folder: Path, status: int) -> int:
-    """Print the table of a sweep that is over; returns the exit status, given what it was until now."""
+    """Print the table of a sweep that has ended. Return the exit status, given the status so far."""
     outcomes = read_ended(folder, interrupted=status in (130, 143))
     if len(outcomes) > 1 or (outcomes and status != 0) or any(outcome.failed for outcome in outcomes):
         print_outcomes(outcomes, [answer_of(outcome.run) for outcome in outcomes])
@@ -247,16 +246,16 @@ def tell_sweep(folder: Path, status: int) -> int:
 
 
 def tell(error: object) -> None:
-    """Print an error for people."""
+    """Print an error to stderr."""
     open_console(sys.stderr).print(f"[bold red]error:[/] {escape(error)}", soft_wrap=True)
 
 
 @contextmanager
 def unwinding_signals(signalled: Signalled) -> Iterator[None]:
-    """Within, SIGTERM unwinds the program as Ctrl-C does, so that it leaves no file behind.
+    """Within, SIGTERM unwinds the program as Ctrl-C does, so that no files are left behind.
 
-    Not where torchrun ends the processes of a run: one that waits for another in a library could not unwind.
-    A signal that is ignored stays ignored.
+    SIGTERM is left alone under torchrun, which ends all processes of a run with it: a process that waits for
+    another one inside a library could not unwind. An ignored signal stays ignored.
     """
     pid = os.getpid()
     if threading.current_thread() is not threading.main_thread():

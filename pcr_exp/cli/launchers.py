@@ -1,8 +1,8 @@
-"""Jobs of a sweep as commands of their own, handed to SLURM or to a Ray cluster.
+"""Run the jobs of a sweep as separate commands on SLURM or on a Ray cluster.
 
-A job is what a user would type for it, `python -m experiments.train seed=1 ...`, with two variables that say
-whose job it is: nothing is pickled but words, a job that is started again continues its run, and its log is
-that of a single run. Machines must see the same files.
+A job is the command that a user would type, `python -m experiments.train seed=1 ...`, with two environment
+variables that name its sweep and number. So only strings are pickled, a restarted job continues its run, and
+its log is that of a single run. All machines must see the same files.
 """
 
 from __future__ import annotations
@@ -37,26 +37,26 @@ from pcr_exp.system.provenance import SWEEP_VARIABLE
 from pcr_exp.system.ray_cluster import connect_to_ray
 
 _TIMEOUT_S = 60.0
-"""For a job that was asked to end and saves a checkpoint."""
+"""Seconds that a job has to save a checkpoint and end."""
 
 
 @dataclass(slots=True)
 class JobCommand:
-    """A job, to be called where it is to run."""
+    """Command of a job, to be called on the machine where it runs."""
 
     command: list[str]
     folder: str
-    """Where it is started."""
+    """Its working directory."""
     variables: dict[str, str]
     log: str | None = None
-    """The file that what it prints is appended to; None: where this process's goes."""
+    """File that its output is appended to; None: the output of this process."""
     _process: subprocess.Popen[bytes] | None = field(default=None, init=False)
 
     def __call__(self) -> None:
-        """Run it to its end.
+        """Run the command and wait for it to end.
 
         Raises:
-            RunError: it failed; SLURM and Ray then count it as failed, too.
+            RunError: it failed; SLURM and Ray then count the job as failed, too.
         """
         variables = os.environ | self.variables
         with ExitStack() as stack:
@@ -74,7 +74,7 @@ class JobCommand:
             raise RunError(f"{' '.join(self.command)} ended with status {status}.")
 
     def end(self) -> None:
-        """Ask it to save a checkpoint and end, and wait for that."""
+        """Ask the job to save a checkpoint and end, wait for it, and kill it if it takes too long."""
         if self._process is not None and self._process.poll() is None:
             self._process.terminate()
             try:
@@ -83,7 +83,7 @@ class JobCommand:
                 self._process.kill()
 
     def checkpoint(self) -> Any:
-        """Submitit calls this when time is up or the job is preempted, and queues the result again."""
+        """Return what submitit is to requeue; it calls this at the time limit or on preemption."""
         from submitit.helpers import DelayedSubmission
 
         self.end()
@@ -93,7 +93,7 @@ class JobCommand:
 def job_commands(
     config: DictConfig, jobs: Sequence[PlannedJob], program: Sequence[str] | None
 ) -> list[JobCommand]:
-    """One command for each job, as this process was started."""
+    """Return a command for each job, started the way this process was."""
     folder = sweep_folder(config.hydra)
     variables = {"PYTHONPATH": os.environ["PYTHONPATH"]} if "PYTHONPATH" in os.environ else {}
     return [
@@ -107,9 +107,9 @@ def job_commands(
 
 
 def _started() -> list[str]:
-    """The module or script that this process was started with, behind Python and without its settings."""
+    """Return the module or script that this process was started with, without Python and its settings."""
     name, _, runner = sys.argv[0].partition(" ")
-    if name == COMMAND and runner:  # `pcr-exp train` names itself so
+    if name == COMMAND and runner:  # set by `pcr-exp train`
         return ["-m", "pcr_exp", runner]
     spec = sys.modules["__main__"].__spec__
     return ["-m", spec.name] if spec is not None else [str(Path(sys.argv[0]).resolve())]
@@ -118,10 +118,10 @@ def _started() -> list[str]:
 def jobs_to_start(
     folder: Path, job_overrides: Sequence[Sequence[str]]
 ) -> tuple[list[PlannedJob], list[PlannedJob]]:
-    """All jobs of a sweep, and those to start: of a sweep that goes on, not those that wait or run already.
+    """Return all jobs of a sweep, and those to start: jobs that already wait or run are left out.
 
-    A job keeps its number when a sweep is extended. One that is finished is started too: it finds its run
-    finished, or out of date.
+    A job keeps its number when a sweep is extended. Finished jobs are started, too: each finds its run either
+    finished or out of date.
     """
     before = {tuple(job.overrides): job for job in read_plan(folder)}
     under_way = {job.number for job in read_jobs(folder) if job.state in OPEN and job.is_handed_over}
@@ -142,10 +142,10 @@ def jobs_to_start(
 def hand_to_slurm(
     config: DictConfig, job_overrides: Sequence[Sequence[str]], settings: Mapping[str, Any]
 ) -> None:
-    """Submit the jobs and return; the plan of the sweep notes their ids.
+    """Submit the jobs, write their ids to the sweep's plan, and return.
 
     Raises:
-        ConfigError: submitit is not installed, there is no SLURM, or it has no such parameter.
+        ConfigError: submitit is not installed, there is no SLURM, or a parameter is unknown.
     """
     folder = sweep_folder(config.hydra)
     executor = _open_executor(folder, config.hydra.job.name, settings)
@@ -202,9 +202,9 @@ def _open_executor(folder: Path, name: str, settings: Mapping[str, Any]) -> Any:
 def run_on_ray(
     config: DictConfig, job_overrides: Sequence[Sequence[str]], first_number: int, settings: Mapping[str, Any]
 ) -> None:
-    """Run the jobs as tasks of a Ray cluster, and wait for all; a job that fails does not stop the others.
+    """Run the jobs as tasks of a Ray cluster and wait for all; a failed job does not stop the others.
 
-    What they print lies in the sweep's folder. `first_number` is the first job's.
+    Their output is written to the sweep's folder. `first_number` is the number of the first job.
 
     Raises:
         ConfigError: ray is not installed, or there is no cluster at the address.

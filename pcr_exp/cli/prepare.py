@@ -25,13 +25,13 @@ from pcr_exp.system.progress import counting_bar
 from pcr_exp.system.words import counted
 
 _SIZED = 500
-"""Files whose mean size stands for all."""
+"""Number of files from which the mean file size is estimated."""
 
 
 def prepare(config: PrepareConfig) -> str:
-    """Encode all splits in both encodings, or compare images with records; returns one word.
+    """Encode all splits in both encodings, or compare images with records. Return one word.
 
-    Of `dataset.num_folds` without `dataset.fold` all folds, of which the first alone is transcoded.
+    With `dataset.num_folds` but no `dataset.fold`, prepare all folds; only the first is transcoded.
     """
     if config.dataset.folds and config.dataset.fold is None:
         for fold in config.dataset.folds:
@@ -60,7 +60,7 @@ def prepare(config: PrepareConfig) -> str:
 
 
 def track(config: PrepareConfig, reports: Mapping[str, EncodeReport]) -> None:
-    """Write encoded.csv, a row per split and encoding, and show it."""
+    """Write encoded.csv, with a row per split and encoding, and log it to the tracker."""
     import pandas as pd
 
     rows = [
@@ -76,12 +76,12 @@ def track(config: PrepareConfig, reports: Mapping[str, EncodeReport]) -> None:
 
 
 def counts_of(report: EncodeReport) -> dict[str, Any]:
-    """Images, records and seconds of a split; all but the bytes, which are by encoding."""
+    """Return the counts and seconds of a split, without the bytes, which are per encoding."""
     return {name: value for name, value in asdict(report).items() if name != "num_bytes"}
 
 
 def describe(report: EncodeReport) -> str:
-    """A report of an encode, in one line."""
+    """Describe an encode in one line."""
     parts = [f"{counted(report.num_images, 'image')} in {counted(report.num_records, 'record')}"]
     parts += [f"{name} {num_bytes / MIB:.1f} MiB" for name, num_bytes in report.num_bytes.items()]
     if report.num_rejected:
@@ -94,9 +94,9 @@ def describe(report: EncodeReport) -> str:
 
 
 def plan(config: PrepareConfig) -> Planned:
-    """Both encodings of all splits: of records that are there already, nothing."""
+    """Plan both encodings of all splits; records that exist already need no work."""
     folds = config.dataset.folds
-    if folds and config.dataset.fold is None:  # the first alone is transcoded
+    if folds and config.dataset.fold is None:  # only the first is transcoded
         first = plan(replace(config, dataset=replace(config.dataset, fold=folds[0])))
         bytes_each = first.amounts.get("disk_bytes")
         amounts = {} if bytes_each is None else {"disk_bytes": bytes_each * len(folds)}
@@ -118,7 +118,7 @@ def plan(config: PrepareConfig) -> Planned:
 def _are_made(config: PrepareConfig) -> bool:
     try:
         return index_of(config.dataset, config.records, "train", "baseline") is not None
-    except RecordError:  # in a bucket there are none yet
+    except RecordError:  # a bucket that has no records yet
         if "://" in config.records.root:
             return False
         raise

@@ -31,7 +31,7 @@ from pcr_exp.system.words import counted
 
 
 def quality(config: QualityConfig) -> str:
-    """Measure one split of one dataset and draw it, or show one image; returns "finished"."""
+    """Measure one split of one dataset and draw it, or show one image. Return "finished"."""
     if config.image is not None:
         return show_image(config, config.image)
     records = open_records(config)
@@ -43,7 +43,7 @@ def quality(config: QualityConfig) -> str:
 
 
 def show_image(config: QualityConfig, name: str) -> str:
-    """Draw one image at the scan groups; returns "finished"."""
+    """Draw one image at the scan groups. Return "finished"."""
     key = hashlib.sha256(read_jpeg(name)).hexdigest()[:16]
     with claim_results(config, [Path(name).stem], key) as out:
         show(write_sample_image(name, sorted(set(config.groups)), out))
@@ -51,12 +51,12 @@ def show_image(config: QualityConfig, name: str) -> str:
 
 
 def measure(records: RecordSet, config: QualityConfig, out: Path) -> list[Path]:
-    """Rows, summary and figures of a split, and of its crops where they are asked for; returns the files."""
+    """Write rows, summary and figures of a split, and of its crops if requested. Return the files."""
     with counting_bar("quality") as tell:
         rows = measure_quality(records, config.groups, config.max_images, config.num_workers, progress=tell)
     settings = {
         "images": records.index.images,
-        "decode": "libjpeg",  # of whole images, which nothing resizes
+        "decode": "libjpeg",  # of whole images, which are not resized
         "antialias": False,
         "num_scales": sorted({int(num) for num in rows["num_scales"]}),
         "crop_size_px": config.crop_size_px,
@@ -67,14 +67,14 @@ def measure(records: RecordSet, config: QualityConfig, out: Path) -> list[Path]:
 
 
 def lines(summary: Path) -> Iterator[dict[str, Any]]:
-    """Rows of kind `quality`, one per scan group, of the means that a tracker draws over it."""
+    """Yield a row of kind `quality` per scan group, with the means that a tracker plots over the group."""
     for row in pd.read_csv(summary).to_dict("records"):
         means = {name: row[f"{name}_mean"] for name in ("ms_ssim", "ssim", "bytes")}
         yield {"kind": "quality", "group": row["group"], **means}
 
 
 def measure_modes(records: RecordSet, config: QualityConfig, out: Path) -> list[Path]:
-    """The crops that training would see in each decode mode: rows, summary, figure; returns the files."""
+    """Measure the crops that training would see in each decode mode. Return the summary and figures."""
     with counting_bar("crops") as tell:
         crops = measure_crops(
             records, config.groups, config.decodes, config.max_images, config.crop_size_px, progress=tell
@@ -86,7 +86,7 @@ def measure_modes(records: RecordSet, config: QualityConfig, out: Path) -> list[
 
 
 def open_records(config: QualityConfig) -> RecordSet:
-    """The progressive records of the split; missing ones are made first, if that is allowed and local."""
+    """Open the progressive records of the split; missing ones are made first, if allowed and local."""
     with counting_bar("records") as tell:
         ensure_records(config.dataset, config.records, progress=tell)
     folder = records_folder(config.dataset, config.records)
@@ -95,7 +95,7 @@ def open_records(config: QualityConfig) -> RecordSet:
 
 
 def plan(config: QualityConfig) -> Planned:
-    """MS-SSIM of images x groups."""
+    """Plan the MS-SSIM of images x groups."""
     if config.image is not None:
         return Planned([f"{config.image} at groups {config.groups}, into {config.place}"])
     index = index_of(config.dataset, config.records, config.split, "pcr")

@@ -1,4 +1,4 @@
-"""The commands that look at records and at this machine: inspect, verify, extract, convert, doctor."""
+"""The commands for records and this machine: inspect, verify, extract, convert, doctor."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from pcr_exp.system import MIB
 from pcr_exp.system.words import counted
 
 _SHOWN_CLASSES = 8
-"""Classes that are listed, of each label."""
+"""Classes listed for each label."""
 _SHOWN_FILES = 100
-"""Files that `convert` names as passed over."""
+"""Number of skipped files that `convert` lists."""
 
 
 def inspect(options: argparse.Namespace) -> int:
-    """Print what records hold."""
+    """Print the contents of records."""
     for found in find_records(options.root):
         for line in _described(found, options.samples):
             print(printable(line))
@@ -75,7 +75,7 @@ def _groups(index: RecordIndex, numbers: list[int], num_samples: int) -> Iterato
 
 
 def _field(records: Sequence[RecordEntry], number: int, name: str, num_samples: int) -> str:
-    """Bytes of a field, the `number`-th by name."""
+    """Describe the size of a field, the `number`-th by name."""
     ends = [(entry.fields.header_bytes, *entry.fields.group_ends) for entry in records if entry.fields]
     num_bytes = sum(of_record[number + 1] - of_record[number] for of_record in ends)
     return f"  field {name}: {num_bytes / MIB:.2f} MiB, {num_bytes / max(1, num_samples) / 1e3:.2f} kB/image"
@@ -93,7 +93,7 @@ def _samples(found: Found, num_shown: int) -> Iterator[str]:
 
 
 def verify(options: argparse.Namespace) -> int:
-    """Read every byte, print what is damaged, missing or too much; 1 if anything is."""
+    """Read every byte and print what is damaged, missing or superfluous. Return 1 if anything is."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
 
@@ -126,7 +126,7 @@ def verify(options: argparse.Namespace) -> int:
 
 
 def extract(options: argparse.Namespace) -> int:
-    """Write an image at a scan group, or a field of it, to a file, or to standard output."""
+    """Write an image at a scan group, or one of its fields, to a file or to standard output."""
     found = find_records(options.root)[0]
     records = found.records
     record, i = find_image(records, found.numbers, options.image)
@@ -156,7 +156,7 @@ def extract(options: argparse.Namespace) -> int:
 
 
 def convert(options: argparse.Namespace) -> int:
-    """Make JPEG files of PNG and WebP files, and print what that lost; 1 if a file could not be."""
+    """Convert PNG and WebP files to JPEG and print the loss. Return 1 if a file could not be converted."""
     from rich.console import Console
     from rich.progress import Progress
 
@@ -195,7 +195,7 @@ def convert(options: argparse.Namespace) -> int:
 
 
 def doctor(options: argparse.Namespace) -> int:
-    """Print what was found, and what to do; 1 if something that is needed is missing."""
+    """Print findings and remedies. Return 1 if something required is missing."""
     from pcr_exp.measuring.doctor import examine
 
     is_missing = False
@@ -209,7 +209,7 @@ def doctor(options: argparse.Namespace) -> int:
 
 
 def command_parser() -> argparse.ArgumentParser:
-    """The parser of this module's commands; its result has the command's function as `run`."""
+    """Return the parser of this module's commands; its result holds the command's function as `run`."""
     parser = argparse.ArgumentParser(
         prog=COMMAND, description=cli.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,4 +1,4 @@
-"""Look at sweeps, wherever their jobs run; what is read are the files of jobs and the directories of runs.
+"""Inspect sweeps, wherever their jobs run, from the files of jobs and the directories of runs.
 
     python -m experiments.sweep status                  # every sweep, in a line each
     python -m experiments.sweep status <name>           # its jobs: done, running, failed, time left
@@ -7,8 +7,8 @@
     python -m experiments.sweep stop <name>             # jobs save a checkpoint and end
     python -m experiments.sweep wandb experiment=...    # the same grid as a file for `wandb sweep`
 
-A sweep's name is that of its folder, `hydra.sweep.dir`. The command that began it, given again with the same
-folder, resumes it: finished runs are skipped, interrupted ones continue. With more values it extends it.
+A sweep's name is that of its folder, `hydra.sweep.dir`. To resume a sweep, repeat its command with the same
+folder: finished runs are skipped, interrupted ones continue. More values extend the sweep.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _COLUMNS = ("number", "job", "state", "run", "epoch", "train_s", "wait_s", "read
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Do what the command line says; exits with status 1 if a job failed, or there is no such sweep."""
+    """Run the command line. Exits with status 1 if a job failed or there is no such sweep."""
     parser = argparse.ArgumentParser(
         prog=as_typed("python -m experiments.sweep"),
         description=as_typed(__doc__ or ""),
@@ -81,10 +81,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def find_sweep(root: Path, name: str | None) -> Path:
-    """The folder of a sweep.
+    """Return the folder of a sweep.
 
     Raises:
-        RunError: there is none of this name.
+        RunError: there is no sweep of this name.
     """
     folders = _folders(root)
     if name is not None and (Path(name).is_dir() or (root / name).is_dir()):
@@ -96,7 +96,7 @@ def find_sweep(root: Path, name: str | None) -> Path:
 
 
 def describe_jobs(jobs: Sequence[JobState]) -> str:
-    """How many jobs there are of each kind, and what time is left."""
+    """Describe the number of jobs in each state, and the time left."""
     counts = Counter(job.state for job in jobs)
     parts = [f"{num} {state}" for state, num in counts.most_common()]
     left_s = seconds_left(jobs)
@@ -106,7 +106,7 @@ def describe_jobs(jobs: Sequence[JobState]) -> str:
 
 
 def status(folder: Path) -> int:
-    """Print every job."""
+    """Print every job. Return 1 if one failed."""
     jobs = read_jobs(folder)
     table = Table("job", "state", "progress", "minutes", "run", "detail", title_justify="left")
     for job in jobs:
@@ -123,7 +123,7 @@ def status(folder: Path) -> int:
 
 
 def wait(folder: Path, every_s: float) -> int:
-    """Wait until no job waits or runs, and look every so many seconds."""
+    """Poll every `every_s` seconds until no job waits or runs. Return 1 if one failed."""
     told = ""
     while True:
         jobs = read_jobs(folder)
@@ -135,7 +135,7 @@ def wait(folder: Path, every_s: float) -> int:
 
 
 def table(folder: Path) -> int:
-    """Write and print one table: each job with the last evaluation of its run."""
+    """Write and print a table of each job with its run's last evaluation. Return 1 if one failed."""
     jobs = read_jobs(folder)
     rows = [row_of(job) for job in jobs]
     scores = sorted({key for row in rows for key in row} - set(_COLUMNS))
@@ -151,7 +151,7 @@ def table(folder: Path) -> int:
 
 
 def row_of(job: JobState) -> dict[str, Any]:
-    """A job's row: what it was, how it ended, and what its last full evaluation gave, if there was one."""
+    """Return a job's row: its overrides, its state, and the results of its last full evaluation, if any."""
     row: dict[str, Any] = {"number": job.number, "job": job.job, "state": job.state, "detail": job.detail}
     evaluation = None if job.run is None else last_evaluation(job.run)
     if job.run is not None:
@@ -164,7 +164,7 @@ def row_of(job: JobState) -> dict[str, Any]:
 
 
 def stop(folder: Path) -> int:
-    """Ask every job that waits or runs to end; those that run save a checkpoint first."""
+    """Ask every open job to end; running ones save a checkpoint first. Return 1 if any is out of reach."""
     jobs = [job for job in read_jobs(folder) if job.state in OPEN]
     stopped = [job for job in jobs if _cancel(folder, job) or _terminate(folder, job)]
     print(f"{len(stopped)} of {counted(len(jobs), 'job')} asked to end")
@@ -184,7 +184,7 @@ def _cancel(folder: Path, job: JobState) -> bool:
 
 def _terminate(folder: Path, job: JobState) -> bool:
     lock = job_lock(folder, job.number)
-    holder = holder_of(lock) if is_held(lock) else None  # a killed job leaves the file of its holder
+    holder = holder_of(lock) if is_held(lock) else None  # a killed job leaves its holder file behind
     if holder is None or holder.host != socket.gethostname():
         return False
     with suppress(ProcessLookupError):  # it has just ended
@@ -197,14 +197,14 @@ def _folders(root: Path) -> list[Path]:
 
 
 def wandb_sweep(overrides: Sequence[str]) -> dict[str, Any]:
-    """The grid of an experiment, or of values with commas between them, as W&B's sweep configuration.
+    """Return the grid of an experiment, or of comma-separated values, as a W&B sweep configuration.
 
     Args:
         overrides: As on the command line of `train`.
 
     Raises:
-        ConfigError: there is one job only.
-        hydra.errors.HydraException: an override cannot be read, or names no option that there is.
+        ConfigError: there is only one job.
+        hydra.errors.HydraException: an override cannot be read, or names an option that does not exist.
     """
     prepare_hydra(named_packages(overrides), {"train": TrainConfig})
     parsed = OverridesParser.create().parse_overrides(list(overrides))
@@ -212,7 +212,7 @@ def wandb_sweep(overrides: Sequence[str]) -> dict[str, Any]:
     config = composed("train", fixed, with_hydra=True)
     params = OmegaConf.to_container(config.hydra.sweeper.params or OmegaConf.create({}))
     grid = {str(key): f"{key!s}={values}" for key, values in params.items()}  # type: ignore[union-attr]
-    for override in parsed:  # what is typed goes before what the experiment says
+    for override in parsed:  # typed values take precedence over the experiment's
         key = override.get_key_element()
         if override.is_sweep_override():
             grid[key] = str(override.input_line)

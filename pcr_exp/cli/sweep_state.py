@@ -1,4 +1,4 @@
-"""How a sweep stands, by the files of its jobs and the directories of their runs, wherever those run."""
+"""State of a sweep, from its jobs' files and the directories of their runs, wherever they run."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ WAITING, RUNNING = "waiting", "running"
 OPEN = (WAITING, RUNNING)
 FAILURES = ("failed", DIED, NOT_BEGUN)
 _GONE = ("FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "BOOT_FAIL", "DEADLINE")
-"""States in which SLURM runs a job no more."""
+"""SLURM's states of jobs that no longer run."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobState:
-    """One job of a sweep, at the moment when it was looked at."""
+    """State of one job of a sweep, at the time when it was read."""
 
     number: int
     job: str
@@ -40,20 +40,20 @@ class JobState:
     detail: str = ""
     run: Path | None = None
     lasted_s: float | None = None
-    """Since it began, until it ended or now."""
+    """Seconds since it began, until its end or now."""
     progress: float | None = None
-    """Share of its epochs that a running job is through with."""
+    """Share of its epochs that a running job has completed."""
     job_id: str | None = None
     cluster: str | None = None
 
     @property
     def is_handed_over(self) -> bool:
-        """Whether a scheduler has it, so that it does not end with the command that began the sweep."""
+        """Whether a scheduler has the job, so that it outlives the command that began the sweep."""
         return self.job_id is not None
 
 
 def read_jobs(folder: Path) -> list[JobState]:
-    """Every job of the sweep in this folder, by number."""
+    """Read the state of every job of the sweep in this folder, by number."""
     plan = {job.number: job for job in read_plan(folder)}
     outcomes = read_numbered(folder)
     states = []
@@ -79,9 +79,9 @@ def read_jobs(folder: Path) -> list[JobState]:
 
 
 def seconds_left(jobs: Sequence[JobState]) -> float | None:
-    """Seconds until the last job ends, if as many run at once as now; None if no job tells its pace yet.
+    """Estimate the seconds until the last job ends, if as many run at once as now; None if no pace is known.
 
-    A running job tells by the epochs that it is through with, or else takes as long as those that finished.
+    The pace of a running job follows from its completed epochs, or else from the mean of the other jobs.
     """
     running = [job for job in jobs if job.state == RUNNING]
     num_waiting = sum(job.state == WAITING for job in jobs)
@@ -102,8 +102,8 @@ def seconds_left(jobs: Sequence[JobState]) -> float | None:
 
 
 def last_evaluation(run: Path) -> dict[str, Any] | None:
-    """The last row of a run that evaluates the original images; None if there is none that can be read."""
-    from pcr_exp.runs.directory import RunDirectory  # torch, which `--help` and a look at a plan do without
+    """Return the last row of a run that evaluates the original images; None if no such row can be read."""
+    from pcr_exp.runs.directory import RunDirectory  # torch, which `--help` and reading a plan do without
     from pcr_exp.runs.rows import read_rows
     from pcr_exp.training.columns import with_declared
 
@@ -128,8 +128,8 @@ def _progress(run: Path | None) -> float | None:
 
 
 def _before_it_began(folder: Path, job: PlannedJob) -> tuple[str, str]:
-    """How a job stands that has written nothing, and why."""
-    if job.job_id is None:  # the command that began the sweep begins it too
+    """Return the state of a job that has written nothing, and the reason."""
+    if job.job_id is None:  # the command that began the sweep begins the job, too
         over = not is_held(sweep_lock(folder))
         return (NOT_BEGUN, "the command that began the sweep has ended") if over else (WAITING, "")
     detail = _why_gone(folder, job)
@@ -137,13 +137,13 @@ def _before_it_began(folder: Path, job: PlannedJob) -> tuple[str, str]:
 
 
 def _why_gone(folder: Path, job: PlannedJob) -> str:
-    """Why a job that has not begun never will; empty where it still may, or nobody can tell."""
+    """Return why a job that has not begun never will; empty if it still may, or if that is unknown."""
     if job.job_id is None or job.cluster != "slurm":
         return ""
     try:
         import submitit
 
         state = str(submitit.SlurmJob(folder / LOGS, job.job_id).state)
-    except Exception:  # without sacct, nobody can tell
+    except Exception:  # unknown without sacct
         return ""
     return f"SLURM says {state} of its job {job.job_id}" if state.startswith(_GONE) else ""

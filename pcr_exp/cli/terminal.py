@@ -1,4 +1,4 @@
-"""Answers on a terminal or in a pipe, where each figure lies, and what is shown by a tracker besides."""
+"""Print answers and figures' paths to a terminal or a pipe, and log studies to a tracker."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from pcr_exp.runs.tracking import open_tracker
 
 _IMAGE = re.compile(r"^!\[.*\]\(.*\)\n*", re.MULTILINE)
 _UNBOUNDED = 100_000
-"""Columns of a pipe: a table takes as many as it needs."""
+"""Width of a pipe in columns: a table takes as many as it needs."""
 
 
 class ToldAtTheEnd(logging.Filter):
-    """Drops the log's copy of an error for people: its message alone is told, and a run's own log has all."""
+    """Drops the log's copy of a `PcrExpError`: only its message is printed; a run's own log keeps it."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         error = record.exc_info[1] if record.exc_info else None
@@ -32,12 +32,12 @@ class ToldAtTheEnd(logging.Filter):
 
 
 def print_table(table: Table, *, stderr: bool = False) -> None:
-    """Print a table as wide as its cells; on a terminal as wide as that is."""
+    """Print a table at the width of the terminal, or as wide as its cells in a pipe."""
     open_console(sys.stderr if stderr else sys.stdout).print(table)
 
 
 def print_markdown(text: str) -> None:
-    """Print a page of a study without its images: rendered on a terminal, as it is in a pipe."""
+    """Print a study's page without its images: rendered on a terminal, unchanged in a pipe."""
     text = _IMAGE.sub("", text)
     if sys.stdout.isatty():
         open_console(sys.stdout).print(Markdown(text))
@@ -46,23 +46,23 @@ def print_markdown(text: str) -> None:
 
 
 def print_figures(files: Iterable[Path]) -> None:
-    """Say where figures lie: the PNG of each, beside which PDF and CSV lie."""
+    """Print the path of each figure's PNG file; its PDF and CSV files lie in the same folder."""
     for path in files:
         if path.suffix == ".png":
             print(f"figure: {path}")
 
 
 def open_console(stream: TextIO) -> Console:
-    """A console that leaves `:words:` between colons as they are, and is as wide as its table in a pipe."""
+    """Open a console that prints `:words:` unchanged and, in a pipe, is as wide as its table."""
     return Console(file=stream, emoji=False, width=None if stream.isatty() else _UNBOUNDED)
 
 
 _MOST_BYTES_SHOWN = 200_000
-"""The largest CSV file that is shown as a table. Larger ones, a row per image, are kept and not shown."""
+"""Largest CSV file shown as a table. Larger ones, with a row per image, are stored but not shown."""
 
 
 def show(files: Iterable[Path], answer: str = "") -> None:
-    """Print the answer, `answer` or else the pages among the files, and where the figures are."""
+    """Print `answer`, or else the Markdown pages among the files, and the paths of figures."""
     files = list(files)
     for text in [answer] if answer else [path.read_text() for path in files if path.suffix == ".md"]:
         print_markdown(text)
@@ -77,15 +77,15 @@ def track_files(
     files: Iterable[Path],
     rows: Iterable[Mapping[str, Any]] = (),
 ) -> None:
-    """Show a study by a tracker of its own, which keeps what it keeps below `out`.
+    """Log a study to a tracker run of its own, whose files lie below `out`.
 
     Args:
-        tracking: Which tracker.
-        name: The study's name there.
+        tracking: Settings of the tracker.
+        name: The study's name in the tracker.
         out: The study's folder.
-        settings: Its whole configuration.
-        files: Figures and tables; all of them are kept as one artifact besides.
-        rows: Lines to draw, each with its `kind`.
+        settings: The study's whole configuration.
+        files: Figures and tables; all of them are also stored as one artifact.
+        rows: Rows to plot, each with its `kind`.
     """
     tracker = open_tracker(tracking, name, out, settings)
     files = list(files)

@@ -1,4 +1,4 @@
-"""Measure our scan levels, or predict what a cluster's loaders would do; draw it."""
+"""Measure the throughput of our scan levels, or predict that of a cluster's loaders, and draw it."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -24,10 +24,10 @@ ELSEWHERE = "measured in a checkout of the repository"
 
 
 def throughput(config: ThroughputConfig) -> str:
-    """Predict for a cluster, or measure our scan levels in turns; draw; returns "finished".
+    """Predict for a cluster, or measure our scan levels in turns, and draw. Return "finished".
 
     Raises:
-        ConfigError: something is asked for that only a checkout measures, or no scan level is named.
+        ConfigError: a requested measurement needs a checkout, or no scan level is named.
     """
     for key, what in (("validate", "The model of throughput is"), ("one_core", "One core alone is")):
         if getattr(config, key):
@@ -44,7 +44,7 @@ def throughput(config: ThroughputConfig) -> str:
 
 
 def measure(config: ThroughputConfig) -> None:
-    """Every scan level, decoder and filter under every storage, in turns, into `config.out`."""
+    """Measure every scan level, decoder and filter under every storage, in turns, into `config.out`."""
     if not config.scans:
         raise ConfigError(f"scans=[]: wanted at least one scan level. Loaders of others are {ELSEWHERE}.")
     records = RecordsConfig(root=config.work, on_error=config.on_error)
@@ -60,7 +60,7 @@ def measure(config: ThroughputConfig) -> None:
 
 
 def plan(config: ThroughputConfig) -> Planned:
-    """Loaders x limits x repeats; a cluster's plan measures nothing."""
+    """Plan loaders x limits x repeats; a prediction for a cluster measures nothing."""
     if config.plan is not None:
         return Planned([f"predicts for {config.plan.name}, measures nothing"])
     if not config.measure:

@@ -1,4 +1,4 @@
-"""Measure what a task tolerates on frozen features; draw it, and answer."""
+"""Measure which scan groups a task tolerates on frozen features, draw the results and print the answer."""
 
 import time
 from dataclasses import asdict, replace
@@ -31,8 +31,8 @@ from pcr_exp.training.values import num_named_classes
 
 
 def tolerance(config: ToleranceConfig) -> str:
-    """Measure one label of one dataset, and answer; returns "finished"."""
-    torch.set_num_threads(1)  # of each of several threads
+    """Measure one label of one dataset and print the answer. Return "finished"."""
+    torch.set_num_threads(1)  # for each of several threads
     started_s = time.monotonic()
     dataset = open_dataset(config.dataset)
     with claim_results(config, words_of(config), dataset_images_key(dataset)) as out:
@@ -51,16 +51,16 @@ def tolerance(config: ToleranceConfig) -> str:
 
 
 def words_of(config: ToleranceConfig) -> list[str]:
-    """The first words of the name of the results' folder."""
+    """Return the first words of the name of the results' folder."""
     px = f"{config.image_size}px"
     return [config.dataset.name, config.dataset.label, config.model.name, px, config.decode]
 
 
 def measure(config: ToleranceConfig, dataset: Dataset) -> tuple[Measured, list[Sample]]:
-    """Features, then predictions, both with a bar on stderr; and the images that could be looked at.
+    """Measure features, then predictions, each with a bar on stderr. Also return the usable images.
 
     Raises:
-        DatasetError: the images are of one class.
+        DatasetError: there are no images, or all are of one class.
         PcrExpError: they cannot be measured.
     """
     label = config.dataset.label
@@ -138,7 +138,7 @@ def measure(config: ToleranceConfig, dataset: Dataset) -> tuple[Measured, list[S
 
 
 def crops_of_task(config: ToleranceConfig) -> CropSettings:
-    """The crops that the backbone sees."""
+    """Return the settings of the crops that the backbone sees."""
     return CropSettings(
         train_px=config.image_size,
         eval_px=config.image_size,
@@ -149,7 +149,7 @@ def crops_of_task(config: ToleranceConfig) -> CropSettings:
 
 
 def features_of(config: ToleranceConfig, images: ImageFiles) -> Features:
-    """The backbone's features of the images, kept in `features_root`."""
+    """Return the backbone's features of the images, cached in `features_root`."""
     backbone = open_backbone(config.model, open_device("auto"))
     with counting_bar("images at every group") as tell:
         return extract_features(
@@ -158,7 +158,7 @@ def features_of(config: ToleranceConfig, images: ImageFiles) -> Features:
 
 
 def plan(config: ToleranceConfig) -> Planned:
-    """Features of images x levels; classifiers come on top."""
+    """Plan the features of images x levels; the classifiers' time comes on top."""
     there = num_in_files(config.dataset, config.splits)
     num_images, levels = min(config.max_images or there, there), len(config.groups) + 1
     facts = [f"{num_images:,} of {counted(there, 'image')} at {levels} levels, into {config.place}"]

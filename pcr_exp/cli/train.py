@@ -33,11 +33,11 @@ from pcr_exp.training.task import open_task
 
 _BYTES_PER_WEIGHT = 4
 _STATES = {"sgd": 2, "adamw": 3}
-"""Tensors of a checkpoint per weight: the weight itself, and what the optimizer keeps of it."""
+"""Tensors of a checkpoint per weight: the weight itself, and the optimizer's state for it."""
 
 
 def train(config: TrainConfig) -> str:
-    """One run; returns "finished" or "skipped"."""
+    """Train one run. Return "finished" or "skipped"."""
     done = run_training(config, draw=draw, claimed=note_run)
     if os.environ.get("RANK", "0") == "0" and (answer := answer_of(done.folder)) is not None:
         print(describe_answer(answer))
@@ -45,14 +45,14 @@ def train(config: TrainConfig) -> str:
 
 
 def draw(folder: Path) -> dict[str, Path]:
-    """The figures of a run that ended; what draws is imported then, and not by every process of a run."""
+    """Draw the figures of a finished run. Plotting is imported only then, not by every process of a run."""
     from pcr_exp.analysis.one_run import draw_run
 
     return draw_run(folder)
 
 
 def plan(config: TrainConfig) -> Planned:
-    """One run: whether it is done already, its images and bytes, and its seconds by runs like it."""
+    """Plan one run: whether it is finished already, its images and bytes, and its seconds by similar runs."""
     indexes = {
         encoding: index_of(config.dataset, config.records, "train", encoding)
         for encoding in {config.scan.encoding, "baseline"}
@@ -107,14 +107,14 @@ def _storage_s(storage: StorageConfig, num_bytes: float) -> float:
 
 
 def _until(stop_s: float, amounts: dict[str, float]) -> dict[str, float]:
-    """Amounts that change if training stops after so many seconds: it reads a share of the bytes."""
+    """Return the amounts that change if training stops after `stop_s` and reads a share of the bytes."""
     share = min(1.0, stop_s / amounts["seconds"]) if amounts.get("seconds") else 1.0
     read = {"read_bytes": amounts["read_bytes"] * share} if "read_bytes" in amounts else {}
     return {"seconds": min(stop_s, amounts.get("seconds", stop_s)), **read}
 
 
 def _checkpoint_bytes(config: TrainConfig, index: RecordIndex | None) -> int:
-    """Weights and what the optimizer keeps of them; the model is made without memory for its weights."""
+    """Return the bytes of weights and optimizer state. The model is made without memory for its weights."""
     num_classes = 1000
     if index:
         num_classes = open_task(config.task, index.classes[config.dataset.label]).num_outputs
@@ -126,17 +126,17 @@ def _checkpoint_bytes(config: TrainConfig, index: RecordIndex | None) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Seconds of training per image trained on, without waiting for data."""
+    """Seconds of training per image trained on, excluding data wait."""
 
     seconds_per_image: float | None
     words: str
 
 
 def find_pace(config: TrainConfig) -> Pace:
-    """The median of finished runs of the same model, input size and processes in `runs_root`, made here.
+    """Return the median pace of finished runs with the same model, input size and number of processes.
 
-    Runs of other machines do not count. Where there is none, updates on random pixels are timed; evaluation
-    and decoding come on top.
+    Only runs in `runs_root` from this machine count. If there are none, updates on random pixels are timed;
+    evaluation and decoding come on top.
     """
     like = f"{config.model.name} at {config.training.image_size} px"
     found = list(finished_paces(config))
@@ -153,14 +153,14 @@ def find_pace(config: TrainConfig) -> Pace:
 
 
 def finished_paces(config: TrainConfig) -> Iterator[float]:
-    """Seconds per image of every finished run like this one, on this machine, directly below `runs_root`."""
+    """Yield seconds per image of every finished run like this on this machine, directly below `runs_root`."""
     wanted = (config.model.name, config.training.image_size, config.world_size)
     machine = (cpu_model(), gpu_model(open_device(config.training.device)))
     for path in sorted(Path(config.runs_root).glob("*/rows.jsonl")):
         directory = RunDirectory(path.parent)
         try:
             manifest, ran = directory.manifest(), directory.config()
-        except (OSError, PcrExpError):  # damaged, or of another version: it says nothing here
+        except (OSError, PcrExpError):  # damaged, or of another version: not counted
             continue
         if manifest is None or (manifest.cpu, manifest.gpu) != machine or manifest.status != "finished":
             continue

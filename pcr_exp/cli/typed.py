@@ -1,4 +1,4 @@
-"""The command line as it was typed: wrong overrides, and those of `runner=smoke`."""
+"""Overrides of the command line: reject invalid ones, and add those of `runner=smoke`."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from pcr_exp.redaction import HIDDEN, redacted_words
 
 
 def check_overrides(overrides: Sequence[str], *, sweeps: bool) -> None:
-    """Refuse secrets, what Hydra could not read, and a comma where nothing is swept.
+    """Reject secrets, overrides that Hydra cannot parse, and sweeps without -m.
 
     Raises:
-        ConfigError: an override holds a secret, or its value has signs that mean something to Hydra; the
-            message has the override as it is to be typed.
+        ConfigError: an override holds a secret, cannot be parsed or sweeps. Where possible, the message
+            shows how to type it.
     """
     for text in overrides:
         _refuse_secret(text)
@@ -34,7 +34,7 @@ def check_overrides(overrides: Sequence[str], *, sweeps: bool) -> None:
     for text in overrides:
         key, given, value = text.partition("=")
         if not given:
-            continue  # `~key` and the like: Hydra's own words are good
+            continue  # `~key` and the like: Hydra's own message is good
         try:
             parsed = parser.parse_override(text)
         except HydraException as error:
@@ -53,7 +53,7 @@ def check_overrides(overrides: Sequence[str], *, sweeps: bool) -> None:
 
 
 def _refuse_secret(override: str) -> None:
-    """Before anything is made of it: a sweep writes down what was typed, and so do shells."""
+    """Raise ConfigError for a secret before it is used: sweeps and shells record the command line."""
     if redacted_words([override]) == [override]:
         return
     key = override.partition("=")[0]
@@ -66,8 +66,8 @@ def _refuse_secret(override: str) -> None:
 
 
 def quote(key: str, value: str) -> str:
-    """`key=value` for a shell, so that Hydra takes `value` as it is, whatever is in it."""
-    # Hydra: backslashes stand for themselves, except before a quote.
+    """Quote `key=value` for a shell so that Hydra takes `value` literally, whatever it contains."""
+    # In Hydra, backslashes are literal except before a quote.
     escaped = re.sub(r'(\\*)("|$)', lambda m: m[1] * 2 + (m[2] and r"\""), value)
     return shlex.quote(f'{key}="{escaped}"')
 
@@ -86,14 +86,14 @@ _OF_ANY_DATASET = {field.name for field in fields(DatasetConfig)}
 
 
 def smoke_overrides(runner: str, typed: Sequence[str]) -> list[str]:
-    """The overrides that make a command small; none unless `runner=smoke` was typed.
+    """Return the overrides that make a command small; none unless `runner=smoke` was typed.
 
-    What was typed itself is left as it is. Of a dataset that was chosen so, settings that only the embedded
-    one has are left out.
+    Settings that were typed are left alone. If a dataset was typed, settings that only the embedded dataset
+    has are left out.
 
     Args:
-        runner: Such as `train`.
-        typed: The command line's overrides.
+        runner: Name of the command, such as `train`.
+        typed: Overrides of the command line.
     """
     if SMOKE not in typed:
         return []
@@ -102,13 +102,13 @@ def smoke_overrides(runner: str, typed: Sequence[str]) -> list[str]:
 
 
 def acting(config: DictConfig, loaded: Any, typed: Sequence[str]) -> DictConfig:
-    """The configuration of a small run in which a scan policy decides: what acts on epochs is given some.
+    """Return a smoke run's configuration with scan settings and epochs that let its policy decide once.
 
-    What was typed, and what the experiment's `smoke` says, is left as it is.
+    Typed settings and scan settings in the experiment's `smoke` are left alone; epochs in `smoke` may rise.
 
     Args:
-        config: As composed.
-        loaded: The objects that it became.
+        config: The composed configuration.
+        loaded: The same configuration as objects.
         typed: Overrides of the command line.
     """
     if not isinstance(loaded, TrainConfig):
@@ -120,13 +120,13 @@ def acting(config: DictConfig, loaded: Any, typed: Sequence[str]) -> DictConfig:
         if not {key := f"scan.{name}"} & (given | loaded.smoke.keys()):
             OmegaConf.update(small, key, value)
     asked = next((text for text in typed if text.startswith("training.epochs=")), None)
-    if asked in (None, f"training.epochs={loaded.smoke.get('training.epochs')}"):  # by `smoke`, at most
+    if asked in (None, f"training.epochs={loaded.smoke.get('training.epochs')}"):  # at most set by `smoke`
         small.training.epochs = max(loaded.training.epochs, num_epochs)
     return small
 
 
 def beside(smoke: Mapping[str, Any], typed: Sequence[str]) -> list[str]:
-    """The overrides of a configuration's `smoke` that what was typed leaves to it."""
+    """Return the smoke overrides that were not set on the command line and suit the typed dataset."""
     given = {text.partition("=")[0].lstrip("+~") for text in typed}
     return [
         f"{key}={value}"

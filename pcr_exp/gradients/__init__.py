@@ -1,1 +1,1 @@
-"""Messages between training processes: gradients as bytes, and back."""
+"""Encode gradients as messages between training processes, and decode them."""

@@ -1,4 +1,4 @@
-"""The interface of gradient codecs, and the messages that they make."""
+"""The interface of gradient codecs, and the layout of their messages."""
 
 from __future__ import annotations
 
@@ -18,39 +18,38 @@ if TYPE_CHECKING:
 
 
 class Codec(Protocol):
-    """Makes bytes of a tensor's values. Keeps nothing between tensors but, if need be, a random stream."""
+    """Encodes a tensor's values as bytes. Has no state between tensors, except perhaps a random generator."""
 
     @property
     def feedback(self) -> bool:
-        """Whether what a message leaves out is to be added to the tensor's next values."""
+        """Whether the error of a message must be added to the tensor's next values."""
 
     def encode(self, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the message, and what it will decode to.
+        """Return the message, and the values that it will decode to.
 
         Args:
             values: float32 [n].
 
         Returns:
-            uint8 [any length], and float32 [n], both on the device of `values`. Values that are not all
-            finite make a message that decodes to n NaN: every process sees them, as it would have without
-            a codec.
+            uint8 [any length], and float32 [n], both on the device of `values`. If any value is not finite,
+            the message decodes to n NaN: every process sees the failure, as it would without a codec.
         """
 
     def decode(self, message: Tensor, num_values: int) -> Tensor:
-        """Return float32 [num_values], bit for bit what the encoder said.
+        """Return float32 [num_values], bit-identical to the values that `encode` returned.
 
         Raises:
-            GradientError: the message does not hold so many values.
+            GradientError: the message does not contain `num_values` values.
         """
 
 
 def open_codec(config: GradientsConfig, seed: int) -> Codec:
-    """Open the codec that is registered for these settings; `seed` is for what it draws at random.
+    """Open the codec that is registered for these settings; `seed` initialises its random generator.
 
     The seed must differ between senders, so that their errors average out.
 
     Raises:
-        ConfigError: no codec has such settings; or `powersgd`, which makes no messages.
+        ConfigError: no codec has such settings, or they are those of `powersgd`, which makes no messages.
     """
     codec: Codec = build("gradients", config, seed)
     return codec
@@ -58,11 +57,11 @@ def open_codec(config: GradientsConfig, seed: int) -> Codec:
 
 @dataclass(kw_only=True, slots=True)
 class PowerSGDConfig(GradientsConfig):
-    """PowerSGD, which is no codec but a way of averaging: `pcr_exp.training.distributed.ddp`."""
+    """PowerSGD, a way of averaging rather than a codec: see `pcr_exp.training.distributed.ddp`."""
 
     name: str = "powersgd"
     rank: Annotated[int, at_least(1)] = 2
-    """Columns of the two factors that stand for a matrix."""
+    """Number of columns of the two factors that approximate a matrix."""
 
     def __post_init__(self) -> None:
         GradientsConfig.__post_init__(self)
@@ -73,7 +72,7 @@ class PowerSGDConfig(GradientsConfig):
 
 @register("gradients", "powersgd", PowerSGDConfig)
 def no_codec(config: PowerSGDConfig, seed: int) -> NoReturn:  # noqa: ARG001
-    """PowerSGD makes sums of factors and no messages. Raises ConfigError, always."""
+    """Raise ConfigError, always: PowerSGD averages factors and makes no messages."""
     raise ConfigError(
         f"gradients={config.name} is a way of averaging and has no codec that turns gradients into messages: "
         "processes that exchange messages want another of the gradients group, such as gradients=threelc."
@@ -84,7 +83,7 @@ _LENGTH_BYTES = 4
 
 
 def bundle(messages: Sequence[Tensor]) -> Tensor:
-    """Return uint8: the lengths of all messages, four bytes each, then the messages; there is one or more."""
+    """Return uint8: the lengths of all messages, four bytes each, then the messages (at least one)."""
     lengths = torch.tensor([len(message) for message in messages], dtype=torch.int32).view(torch.uint8)
     return torch.cat([lengths.to(messages[0].device), *messages])
 
@@ -93,7 +92,7 @@ def unbundle(data: Tensor, num_messages: int) -> list[Tensor]:
     """Undo `bundle`; the messages are views.
 
     Raises:
-        GradientError: the lengths do not add up to the bytes that are there.
+        GradientError: the lengths do not add up to the length of `data`.
     """
     start = _LENGTH_BYTES * num_messages
     lengths = data[:start].clone().view(torch.int32).tolist() if start <= len(data) else []
@@ -116,13 +115,13 @@ def joined(numbers: list[float], payload: Tensor) -> Tensor:
 
 
 def nan_message(values: Tensor, num_numbers: int) -> tuple[Tensor, Tensor]:
-    """Return a message of so many NaN without payload, and what it decodes to: NaN for each of `values`."""
+    """Return a message of `num_numbers` NaN without payload, and its decoded values: NaN for each value."""
     nothing = values.new_empty(0, dtype=torch.uint8)
     return joined([math.nan] * num_numbers, nothing), torch.full_like(values, math.nan)
 
 
 def nan_values(message: Tensor, num_values: int) -> Tensor:
-    """Return what a `nan_message` decodes to."""
+    """Return the values that a `nan_message` decodes to."""
     return torch.full((num_values,), math.nan, device=message.device)
 
 

@@ -1,9 +1,9 @@
 """The codecs that 3LC is compared with.
 
-Floating-point numbers of 32 or 16 bits; eight bits, the whole numbers -127..127 times one scale; one bit, a
-value's side of zero (1-bit SGD, Seide et al. 2014; "MQE 1-bit" in the 3LC paper); three values drawn at
-random, right on average (TernGrad, Wen et al. 2017), in 3LC's quartic bytes; and the largest values only,
-with a bitmap that says which ("sparsification" in the 3LC paper).
+`Floats`: floating-point numbers of 32 or 16 bits. `Int8`: integers -127..127 times one scale. `OneBit`: the
+sign of a value (1-bit SGD, Seide et al. 2014; "MQE 1-bit" in the 3LC paper). `TernaryStochastic`: unbiased
+random rounding to three values (TernGrad, Wen et al. 2017), in 3LC's quartic bytes. `TopK`: only the largest
+values, with a bitmap of their positions ("sparsification" in the 3LC paper).
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 
 
 class Floats:
-    """A message is the values, one after the other, in one floating-point type."""
+    """A message is the sequence of values in one floating-point type."""
 
     feedback = False
 
     def __init__(self, dtype: torch.dtype) -> None:
-        """Send in this type; what is too large for it arrives as infinity, as in PyTorch's own hooks."""
+        """Send values as `dtype`. Those beyond its range arrive as infinity, as in PyTorch's own hooks."""
         self.dtype = dtype
 
     def encode(self, values: Tensor) -> tuple[Tensor, Tensor]:
-        """See `Codec.encode`. Values that are not finite are sent one by one, as they are."""
+        """See `Codec.encode`. Unlike there, values that are not finite are sent individually, unchanged."""
         narrow = values.to(self.dtype)
         return narrow.view(torch.uint8), narrow.to(torch.float32)
 
@@ -44,7 +44,7 @@ class Floats:
         wanted = num_values * self.dtype.itemsize
         if len(message) != wanted:
             raise GradientError(f"{len(message)} bytes for {num_values} values: wanted {wanted}.")
-        # A slice of a larger message may begin anywhere; numbers may not.
+        # Cloned for alignment: a slice of a larger message may begin at any byte.
         return message.clone().view(self.dtype).to(torch.float32)
 
 
@@ -52,7 +52,7 @@ class Floats:
 @register("gradients", "fp16", GradientsConfig)
 @register("gradients", "bf16", GradientsConfig)
 def open_floats(config: GradientsConfig, seed: int) -> Floats:  # noqa: ARG001
-    """The three have no settings but their names."""
+    """Open `none`, `fp16` or `bf16`, which have no settings but their names."""
     return Floats({"none": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}[config.name])
 
 
@@ -60,7 +60,7 @@ _LARGEST = 127
 
 
 class Int8:
-    """A message is max|values| (float32), then round(127 values / max), one int8 each; a NaN stands alone."""
+    """A message is max|values| (float32), then round(127 values / max) as int8; no payload follows a NaN."""
 
     feedback = False
 
@@ -88,15 +88,15 @@ def _values(codes: Tensor, scale: float) -> Tensor:
 
 @register("gradients", "int8", GradientsConfig)
 def open_int8(config: GradientsConfig, seed: int) -> Int8:  # noqa: ARG001
-    """Has no settings."""
+    """Open the codec, which has no settings."""
     return Int8()
 
 
 class OneBit:
-    """A message is two float32 and a bitmap: the mean of values >= 0, mean of those below, and who is which.
+    """A message is the means of values >= 0 and of values < 0 (float32), then a bitmap of those >= 0.
 
-    The means are what makes the squared error least. One scale per tensor, where Seide et al. have one per
-    column. The bitmap is missing if a mean is NaN.
+    The means minimise the squared error. They are per tensor, where Seide et al. compute them per column. The
+    bitmap is missing if a mean is NaN.
     """
 
     feedback = True
@@ -107,7 +107,7 @@ class OneBit:
         num_positive = int(positive.sum())
         high = values.clamp(min=0).sum().item() / max(num_positive, 1)
         low = values.clamp(max=0).sum().item() / max(len(values) - num_positive, 1)
-        # Infinities of either sign are caught apart, and so is a sum beyond float32's range.
+        # Separate sums expose infinities of either sign, and sums beyond float32's range.
         if not math.isfinite(high) or not math.isfinite(low):
             return nan_message(values, 2)
         message = joined([high, low], pack_bits(positive))
@@ -127,20 +127,20 @@ class OneBit:
 
 @register("gradients", "onebit", GradientsConfig)
 def open_onebit(config: GradientsConfig, seed: int) -> OneBit:  # noqa: ARG001
-    """Has no settings."""
+    """Open the codec, which has no settings."""
     return OneBit()
 
 
 class TernaryStochastic:
-    """A message is max|values| (float32), then quartic bytes; the payload is empty if the scale is NaN.
+    """A message is max|values| (float32), then quartic bytes; the payload is empty if the maximum is NaN.
 
-    A value v becomes sign(v) max with probability |v| / max, else 0: its mean is v, so nothing is fed back.
+    A value v becomes sign(v) max with probability |v| / max, else 0. Its mean is v, so it needs no feedback.
     """
 
     feedback = False
 
     def __init__(self, seed: int) -> None:
-        """Draw from a stream of this seed; each sender needs its own, so that errors average out."""
+        """Seed the random generator; each sender needs its own seed, so that errors average out."""
         self.generator = torch.Generator().manual_seed(seed)
 
     def encode(self, values: Tensor) -> tuple[Tensor, Tensor]:
@@ -148,7 +148,7 @@ class TernaryStochastic:
         scale = ternary_scale(values, 1.0)
         if math.isnan(scale):
             return nan_message(values, 1)
-        # On the CPU wherever the values are, so that a device does not change what is drawn.
+        # Always drawn on the CPU, so that the numbers do not depend on the device.
         draws = torch.rand(values.shape, generator=self.generator).to(values.device)
         ternary = values.sign().mul_(draws * scale < values.abs())
         return joined([scale], pack((ternary + 1).to(torch.uint8))), ternary.mul_(scale)
@@ -163,7 +163,7 @@ class TernaryStochastic:
 
 @register("gradients", "ternary_stochastic", GradientsConfig)
 def open_ternary_stochastic(config: GradientsConfig, seed: int) -> TernaryStochastic:  # noqa: ARG001
-    """Draws from a stream of the sender's own seed."""
+    """Open the codec, which draws from a generator with the sender's own seed."""
     return TernaryStochastic(seed)
 
 
@@ -172,7 +172,7 @@ _VALUE_BYTES = 4
 
 @dataclass(kw_only=True, slots=True)
 class TopKConfig(GradientsConfig):
-    """Which share of a tensor's values is sent."""
+    """Top-k sparsification: only a share of a tensor's values is sent."""
 
     name: str = "topk"
     fraction: Annotated[float, SHARE] = 0.25
@@ -182,7 +182,7 @@ class TopKConfig(GradientsConfig):
 class TopK:
     """A message is a bitmap of one bit per value, then the chosen values (float32), in their order.
 
-    Chosen are the ceil(fraction n) largest in magnitude. The message is empty if a value is not finite.
+    The ceil(fraction n) largest in magnitude are chosen. The message is empty if a value is not finite.
     """
 
     feedback = True
@@ -217,5 +217,5 @@ class TopK:
 
 @register("gradients", "topk", TopKConfig)
 def open_topk(config: TopKConfig, seed: int) -> TopK:  # noqa: ARG001
-    """Draws nothing."""
+    """Open the codec, which draws nothing at random."""
     return TopK(config.fraction)

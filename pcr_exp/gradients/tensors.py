@@ -1,6 +1,6 @@
-"""A model's gradients, tensor by tensor: the large ones through a codec, the small ones as they are.
+"""Encode a model's gradients tensor by tensor: large ones by a codec, small ones uncompressed.
 
-What a codec's message leaves out is added to the tensor's next values: error accumulation (3LC, section 3.1).
+The error of a codec's message is added to the tensor's next values: error accumulation (3LC, section 3.1).
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from pcr_exp.gradients.compared import Floats, TernaryStochastic
 
 
 class Feedback:
-    """The sender of one tensor: a codec, and what its messages have left out so far."""
+    """The sender of one tensor: a codec, and the accumulated error (residual) of its messages."""
 
     def __init__(self, codec: Codec) -> None:
-        """Begin with nothing left out. Codecs without feedback are passed through."""
+        """Start without a residual. Codecs without feedback are passed through."""
         self.codec = codec
         self.residual: Tensor | None = None
         """float32 [n]; None before the first message, and always for a codec without feedback."""
 
     def encode(self, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the message, and what it will decode to.
+        """Return the message, and the values that it will decode to.
 
-        For finite values, sent + new residual = values + old residual, exactly for 3LC and else up to
-        float32's rounding. If the sum is not finite, the message says so and the residual stays as it was:
-        one bad update is lost, not all that follow.
+        For finite values, sent + new residual = values + old residual, exactly for 3LC and otherwise up to
+        float32 rounding. If the sum is not finite, the message decodes to NaN and the residual does not
+        change: one bad update is lost, not all that follow.
 
         Args:
             values: float32 [n], the same n every time; not changed.
@@ -40,7 +40,7 @@ class Feedback:
             return self.codec.encode(values)
         total = values.clone() if self.residual is None else values + self.residual
         message, sent = self.codec.encode(total)
-        # By a codec's contract all of it is NaN, or nothing.
+        # By the codec contract, either all values are NaN or none is.
         if not (len(sent) and math.isnan(sent[0])):
             self.residual = total.sub_(sent)
         return message, sent
@@ -51,15 +51,15 @@ Shape = Sequence[int]
 
 
 def is_small(shape: Shape, min_values: int) -> bool:
-    """Whether a tensor stays uncompressed: fewer than two dimensions (norms, biases), or few values."""
+    """Return whether a tensor is sent uncompressed: under two dimensions (norms, biases), or few values."""
     return len(shape) < 2 or math.prod(shape) < min_values
 
 
 class TensorCodec:
-    """One sender's codecs with their residuals, one for each tensor, and any receiver's decoder."""
+    """One sender's encoder, with a codec and residual for each tensor, and a decoder for any sender."""
 
     def __init__(self, open_codec: Callable[[str], Codec], min_values: int) -> None:
-        """Compress tensors from this size on; `open_codec` makes the codec of a tensor by its name."""
+        """Compress tensors of at least `min_values` values; `open_codec` opens a codec by tensor name."""
         self._open_codec = open_codec
         self._min_values = min_values
         self._senders: dict[str, Feedback] = {}
@@ -67,15 +67,15 @@ class TensorCodec:
         self._plain = Floats(torch.float32)
 
     def encode(self, tensors: Named) -> tuple[Tensor, list[Tensor]]:
-        """Return the bytes of all tensors, and what each decodes to, in its shape and float32.
+        """Return the bytes of all tensors, and the float32 values that each decodes to, in its shape.
 
         Args:
-            tensors: One or more: names, by which residuals are kept, and values of any shape and
-                floating-point type.
+            tensors: One or more (name, values) pairs, with values of any shape and floating-point type.
+                Residuals are stored by name.
         """
         flat = [tensor.detach().reshape(-1).to(torch.float32) for _, tensor in tensors]
         small = [is_small(tensor.shape, self._min_values) for _, tensor in tensors]
-        # Small tensors are sent as one: an operation on each would cost more than what it moves.
+        # Small tensors are sent as one: an operation on each would cost more than moving its data.
         message, arrived = self._plain.encode(torch.cat([flat[0][:0], *compress(flat, small)]))
         plain = iter(arrived.split([len(values) for values in compress(flat, small)]))
         messages, sent = [message], []
@@ -89,10 +89,10 @@ class TensorCodec:
         return bundle(messages), sent
 
     def decode(self, data: Tensor, shapes: Sequence[Shape]) -> list[Tensor]:
-        """Return the tensors of a sender whose `encode` made `data`, float32.
+        """Return the float32 tensors that a sender's `encode` put into `data`.
 
         Raises:
-            GradientError: the bytes are not of tensors of these shapes.
+            GradientError: the bytes do not encode tensors of these shapes.
         """
         sizes = [math.prod(shape) for shape in shapes]
         small = [is_small(shape, self._min_values) for shape in shapes]
@@ -106,18 +106,18 @@ class TensorCodec:
         ]
 
     def num_plain(self, shapes: Sequence[Shape]) -> int:
-        """Return how many values of tensors of these shapes go past the codec, as float32."""
+        """Return how many values of tensors of these shapes are sent uncompressed, as float32."""
         return sum(math.prod(shape) for shape in shapes if is_small(shape, self._min_values))
 
     def state_dict(self) -> dict[str, dict[str, Tensor | None]]:
-        """Return each large tensor's residual, and the state of its random stream if the codec draws."""
+        """Return each large tensor's residual, and the state of its random generator if the codec has one."""
         return {
             name: {"residual": sender.residual, "lots": _random_state(sender.codec)}
             for name, sender in self._senders.items()
         }
 
     def load_state_dict(self, state: Mapping[str, Mapping[str, Any]], device: torch.device) -> None:
-        """Go on from `state`, on `device`."""
+        """Continue from `state`, with residuals on `device`."""
         self._senders = {}
         for name, saved in state.items():
             sender = self._sender(name)

@@ -1,7 +1,7 @@
-"""3LC's codec: three values, five to a byte, zero runs in one (arXiv 1802.07389).
+"""3LC's codec: ternary values, packed five to a byte, with run-length coded zeros (arXiv 1802.07389).
 
-Five ternary digits in a byte (section 3.2) are 1.6 bits per value: 3^5 = 243 of 256 bytes are used; the 13
-left over stand for runs of zero bytes (section 3.3).
+Five ternary digits per byte (section 3.2) take 1.6 bits per value. They use 3^5 = 243 of the 256 byte values;
+the other 13 stand for runs of zero bytes (section 3.3).
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 
 
 LARGEST_SPARSITY = 2 - 2**-23
-"""The float32 number before 2."""
+"""The largest float32 below 2."""
 _SPARSITY = Bound(lambda s: 1 <= s <= LARGEST_SPARSITY, "a number in [1, 2)")
 
 
 @dataclass(kw_only=True, slots=True)
 class ThreeLCConfig(GradientsConfig):
-    """How much 3LC leaves out of each message, and how it writes the rest."""
+    """How many values 3LC rounds to zero, and whether it shortens runs of zeros."""
 
     name: str = "threelc"
     sparsity: Annotated[float, _SPARSITY] = 1.0
-    """s in [1, 2); more sends fewer values per step."""
+    """Sparsity multiplier s in [1, 2); a larger one sends fewer values per step."""
     zero_run: bool = True
     """Shorten runs of zero bytes."""
 
@@ -41,7 +41,7 @@ class ThreeLCConfig(GradientsConfig):
 class ThreeLC:
     """A message is M (float32), then the payload; the payload is empty if M is NaN.
 
-    Error accumulation, the third part of 3LC, is `tensors.Feedback`'s: `feedback` asks for it.
+    Error accumulation, the third part of 3LC, is done by `tensors.Feedback`; `feedback` requests it.
     """
 
     feedback = True
@@ -52,7 +52,7 @@ class ThreeLC:
         self.zero_run = zero_run
 
     def encode(self, values: Tensor) -> tuple[Tensor, Tensor]:
-        """See `Codec.encode`; `sent` differs from finite `values` by at most M / 2."""
+        """See `Codec.encode`. Decoded values differ from finite `values` by at most M / 2."""
         scale = ternary_scale(values, self.sparsity)
         if math.isnan(scale):
             return nan_message(values, 1)
@@ -70,9 +70,9 @@ class ThreeLC:
 
 
 def ternary_scale(values: Tensor, sparsity: float) -> float:
-    """Return M = s max|values|, a float32: what one step of quantised `values` is worth.
+    """Return M = s max|values|, a float32: the size of one quantisation step.
 
-    Three cases are decided here, so that nothing divides by zero later and one bad value poisons no sum:
+    Three cases are decided here, so that nothing divides by zero later and one bad value spoils no sum:
 
     - all zeros, no values, or values so small that M would be subnormal: 0, which sends nothing;
     - NaN or infinity among the values: NaN;
@@ -90,7 +90,7 @@ def ternary_scale(values: Tensor, sparsity: float) -> float:
         return math.nan
     import numpy as np
 
-    # Exact in double precision, so it is rounded once.
+    # The product is exact in double precision, so it is rounded only once.
     product = float(np.float32(sparsity)) * largest
     limits = torch.finfo(torch.float32)
     scale = float(np.float32(min(product, limits.max)))
@@ -100,11 +100,11 @@ def ternary_scale(values: Tensor, sparsity: float) -> float:
 def quantise(values: Tensor, scale: float) -> Tensor:
     """Return round(values / scale), halves to even, as float32 in {-1, 0, 1}; zeros if `scale` is 0.
 
-    Comparing with scale / 2 says the same as dividing and rounding, without the rounding error of a division.
+    Comparing with scale / 2 is equivalent to dividing and rounding, without the division's rounding error.
 
     Args:
         values: float32, finite, none larger than `scale` in magnitude unless that is 0.
-        scale: What `ternary_scale` gave.
+        scale: The result of `ternary_scale`.
     """
     return torch.nn.functional.hardshrink(values, scale / 2 if scale > 0 else math.inf).sign_()
 
@@ -112,19 +112,18 @@ def quantise(values: Tensor, scale: float) -> Tensor:
 DIGITS_PER_BYTE = 5
 NUM_CODES = 3**DIGITS_PER_BYTE
 ZERO = 121
-"""The byte of five digits 1, which stand for the value 0."""
+"""The byte of five digits 1, each of which stands for the value 0."""
 
 
 def packed_size(num_digits: int) -> int:
-    """Bytes that so many digits take."""
+    """Number of bytes that `num_digits` digits take."""
     return -(-num_digits // DIGITS_PER_BYTE)
 
 
 def pack(digits: Tensor) -> Tensor:
     """Cut the digits into five contiguous parts and make byte i from digit i of each part.
 
-    The last part is filled up with the digit 1: padding then looks like zeros, which run-length encoding
-    shortens.
+    The last part is padded with the digit 1. Padding then looks like zeros, which run-length coding shortens.
 
     Args:
         digits: uint8 [n], 0, 1 or 2: a ternary value plus one.
@@ -152,7 +151,7 @@ def unpack(packed: Tensor, num_digits: int) -> Tensor:
         uint8 [n].
 
     Raises:
-        GradientError: another number of bytes than n digits take, or a byte that no five digits make.
+        GradientError: the number of bytes does not fit n digits, or a byte does not encode five digits.
     """
     size = packed_size(num_digits)
     if len(packed) != size:
@@ -168,7 +167,7 @@ def unpack(packed: Tensor, num_digits: int) -> Tensor:
 
 @cache
 def _tables(device: torch.device) -> list[Tensor]:
-    # For each of the five parts, its digit in every byte.
+    # For each of the five parts, its digit in every byte value.
     every = torch.arange(NUM_CODES, device=device)
     powers = reversed(range(DIGITS_PER_BYTE))
     return [(every // 3**power % 3).to(torch.uint8) for power in powers]
@@ -176,11 +175,11 @@ def _tables(device: torch.device) -> list[Tensor]:
 
 SHORTEST = 2
 LONGEST = 14
-"""Zero bytes that one code stands for: NUM_CODES is a run of 2, 255 one of 14."""
+"""Largest number of zero bytes per code: NUM_CODES stands for a run of 2, 255 for one of 14."""
 
 
 def shorten(packed: Tensor) -> Tensor:
-    """Replace every run of zero bytes: fourteen at a time, then one code for the rest; a lone one stays.
+    """Replace runs of zero bytes by codes for up to 14 each; a single zero byte, also a remainder, stays.
 
     Args:
         packed: uint8 [n], each below 243.
@@ -191,12 +190,12 @@ def shorten(packed: Tensor) -> Tensor:
     literals = (packed != ZERO).nonzero().view(-1)
     edges = torch.nn.functional.pad(literals, (1, 1), value=-1)
     edges[-1] = len(packed)
-    spans = edges[1:] - edges[:-1]  # zero bytes before each literal, and after the last, plus one
-    # Where each literal ends up, behind a byte that begins the buffer and ceil((span - 1) / 14) codes.
+    spans = edges[1:] - edges[:-1]  # number of zero bytes before each literal, and after the last, plus one
+    # Index of each literal, after a leading byte in the buffer and ceil((span - 1) / 14) codes per span.
     ends = ((spans + (2 * LONGEST - 2)) // LONGEST).cumsum(0)
     buffer = packed.new_full((int(ends[-1]),), 255)
-    # A run's last code comes before its literal. Without a run that place is the buffer's first or that of
-    # the literal before, which is written over it.
+    # A run's last code precedes its literal. Without a run, that index is the leading byte's or the previous
+    # literal's, which overwrites the code.
     buffer.index_copy_(0, ends - 1, _last_codes(packed.device).index_select(0, spans % LONGEST))
     buffer.index_copy_(0, ends[:-1], packed.index_select(0, literals))
     return buffer[1:]
@@ -213,7 +212,7 @@ def lengthen(short: Tensor, num_bytes: int) -> Tensor:
         uint8 [n].
 
     Raises:
-        GradientError: the runs make another number of bytes.
+        GradientError: the runs expand to another number of bytes.
     """
     lengths = short.to(torch.int64).sub_(NUM_CODES - SHORTEST).clamp_(min=1)
     ends = lengths.cumsum(0)
@@ -228,7 +227,7 @@ def lengthen(short: Tensor, num_bytes: int) -> Tensor:
 
 @cache
 def _last_codes(device: torch.device) -> Tensor:
-    # By (run + 1) % 14: the code of a whole 14, or of the rest of 1 to 13.
+    # Indexed by (run + 1) % 14: the code of a full run of 14, or of a remainder of 1 to 13.
     longest = NUM_CODES + LONGEST - SHORTEST
     rests = range(NUM_CODES, longest)
     return torch.tensor([rests[-1], longest, ZERO, *rests[:-1]], dtype=torch.uint8, device=device)
@@ -236,5 +235,5 @@ def _last_codes(device: torch.device) -> Tensor:
 
 @register("gradients", "threelc", ThreeLCConfig)
 def open_threelc(config: ThreeLCConfig, seed: int) -> ThreeLC:  # noqa: ARG001
-    """Draws nothing."""
+    """Open the codec, which draws nothing at random."""
     return ThreeLC(config.sparsity, zero_run=config.zero_run)

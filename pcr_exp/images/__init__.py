@@ -1,7 +1,7 @@
-"""Image files: the codec interface that records read and write through, and JPEG behind it.
+"""Image files: the codec interface that records read and write through, and its JPEG implementations.
 
-`codec` is the interface, `decode` has JPEG's two codecs. They need markers and scans (`jpeg`), lossless
-transcoding (`transcode`), decoding at a scan group (`smoothing`, `decoded`) and the C library
+`codec` defines the interface, and `decode` the two JPEG codecs. They build on markers and scans (`jpeg`),
+lossless transcoding (`transcode`), decoding at a scan group (`smoothing`, `decoded`) and the C libraries
 (`decoder`, `libturbojpeg`). `resample` and `ms_ssim` work on pixels.
 """
 
@@ -14,7 +14,7 @@ __all__ = ["decode_jpeg"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import what is asked for when it is: decoders are large."""
+    """Import names on first use, because the decoders are large."""
     if name not in __all__:
         raise AttributeError(f"module 'pcr_exp.images' has no attribute {name!r}")
     from pcr_exp.images import decode

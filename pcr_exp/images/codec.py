@@ -1,10 +1,10 @@
-"""The interface between records and image formats: a codec, and the name that records find it by.
+"""The interface between records and image formats: codecs, and the names that records find them by.
 
-A codec stores an image as pieces, one per scan group, such that the first few of them already show it. JPEG's
-two are in `decode`. Another is a module of its own: a class like `ImageCodec`, registered by its name as
-`images.codec`; `records.codec` then encodes with it. Records state its name (`scans`), so that readers find
-the codec that wrote them. Codecs that differ in settings are a family: their names begin with its name and
-`_`, and say the settings.
+A codec stores an image as pieces, one per scan group; the first few already show the image. The two JPEG
+codecs are in `decode`. To add another, write a module with a class like `ImageCodec`, and register it by its
+name as `images.codec`; `records.codec` then encodes with it. Records store the name (`scans`), so readers
+find the codec that wrote them. Codecs that differ in settings form a family: their names consist of the
+family's name, `_`, and the settings.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from pcr_exp.config.components import component, names
 from pcr_exp.errors import ConfigError, RecordError
 
 GROUP = "images.codec"
-"""Where codecs are registered (`pcr_exp.config.components`), each by its name."""
+"""Component group in which codecs are registered by name (`pcr_exp.config.components`)."""
 
 FAMILIES = "images.codec_family"
-"""Where families of codecs are registered: each builds the codec of a name, or raises ValueError."""
+"""Component group of codec families. Each builds the codec for a full name, or raises ValueError."""
 
 Buffer = bytes | bytearray | memoryview
 Pixels = npt.NDArray[np.uint8]
 
 
 class Part(NamedTuple):
-    """A rectangle of an image, and pixels that hold it.
+    """A rectangle of an image, and decoded pixels that contain it.
 
-    `top`, `left`, `rows` and `columns` are in units of `pixels`; where the image was decoded at a fraction of
-    its size they need not be whole.
+    `top`, `left`, `rows` and `columns` are in units of `pixels`. They may be fractional if the image was
+    decoded at a fraction of its size.
     """
 
     pixels: Pixels
@@ -42,23 +42,23 @@ class Part(NamedTuple):
     rows: float
     columns: float
     denominator: int
-    """Each of `pixels` stands for denominator x denominator pixels of the full size."""
+    """Each pixel in `pixels` stands for denominator x denominator pixels at full size."""
 
 
 class Source(Protocol):
-    """A decoded image; crops take parts."""
+    """A decoded image, from which crops take parts."""
 
     height_px: int
     width_px: int
 
     def part(self, top: int, left: int, rows: int, columns: int) -> Part:
-        """The rectangle that is given in pixels of the full size and lies within it."""
+        """Return a rectangle of the image, given in full-size pixels. It must lie within the image."""
 
 
 Decoder = Callable[[Buffer, int, str], Source]
-"""Takes a file, the scan group that it is read at, and what to call it in an error (RecordError).
+"""Takes a file, the scan group to read it at, and its name for error messages (RecordError).
 
-If the file's buffer is writable, the decoder may change it.
+If the file's buffer is writable, the decoder may modify it.
 """
 
 
@@ -67,42 +67,42 @@ class ImageCodec(Protocol):
 
     @property
     def name(self) -> str:
-        """The `scans` of its records: letters, digits, '.', '_' and '-'."""
+        """Name that its records store as `scans`: letters, digits, '.', '_' and '-'."""
 
     @property
     def num_groups(self) -> int:
-        """Pieces of an image."""
+        """Number of pieces per image."""
 
     def check_installed(self) -> None:
-        """Raise RecordError, which says what to install, if `encode` would find a library missing."""
+        """Raise RecordError, naming what to install, if a library that `encode` needs is missing."""
 
     def check(self, original: bytes, max_pixels: int) -> None:
-        """Raise ImageError, with the reason, for a file that cannot be stored faithfully, by its header."""
+        """Raise ImageError, with the reason, if a file's header shows that it cannot be stored faithfully."""
 
     def is_turned(self, original: bytes) -> bool:
-        """Whether a viewer would turn the image: its pixels are stored as they lie."""
+        """Whether a viewer would rotate or flip the image. Pixels are stored without that."""
 
     def encode(self, original: bytes, max_pixels: int) -> bytes:
-        """The file in the form that is split: no pixel is changed. Raises as `check` does."""
+        """Return the file in the form that `split` takes. No pixel changes. Raises as `check` does."""
 
     def split(self, encoded: bytes) -> list[bytes]:
-        """One piece per group, which may be empty. Raises ImageError if it is damaged."""
+        """Split a file into one piece per group; pieces may be empty. Raises ImageError if it is damaged."""
 
     def join(self, pieces: Sequence[Buffer]) -> Sequence[Buffer]:
-        """The first pieces of an image as a file: buffers to be laid end to end.
+        """Return the buffers that, concatenated, make a file of an image's first pieces.
 
-        All pieces give the encoded file, byte for byte.
+        All pieces together give the encoded file, byte for byte.
         """
 
     def open_decoder(self, mode: str, max_pixels: int) -> Decoder:
-        """The decoder for `loader.decode=<mode>`; it refuses images of more than `max_pixels`."""
+        """Return the decoder for `loader.decode=<mode>`. It refuses images of more than `max_pixels`."""
 
 
 def find_codec(name: str, where: str = "records") -> ImageCodec:
-    """The codec of this name.
+    """Return the codec of this name.
 
     Raises:
-        RecordError: there is none; the message begins with `where`.
+        RecordError: no such codec is known; the message begins with `where`.
     """
     codec: ImageCodec
     try:

@@ -1,4 +1,4 @@
-"""PNG and WebP images as JPEG files, from which records are made: what that loses is measured and said."""
+"""Converts PNG and WebP images to JPEG files for records, and reports what the conversion loses."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ QUALITY = 95
 CONVERTIBLE = ("PNG", "WEBP")
 
 _BIT_DEPTH = 24
-"""Where a PNG file has it, in its first chunk."""
+"""Offset of the bit depth in a PNG file, in its first chunk."""
 
 
 @dataclass(frozen=True, slots=True)
 class Converted:
-    """An image as a JPEG file, and what that lost."""
+    """An image as a JPEG file, and what the conversion lost."""
 
     jpeg: bytes
     psnr_db: float
-    """PSNR of 8-bit pixels before and after, over all channels; infinite where none differs."""
+    """PSNR of 8-bit pixels before and after, over all channels; infinite if they are identical."""
     left_out: tuple[str, ...]
-    """Content that a JPEG has no room for: `alpha` (laid on white), `16 bits` (the upper 8 are kept)."""
+    """Content that JPEG cannot store: `alpha` (composited on white), `16 bits` (the upper 8 remain)."""
 
 
 def convert(data: bytes, quality: int = QUALITY, max_pixels: int = MAX_PIXELS) -> Converted:
-    """A PNG or WebP file as a JPEG of 8 bits, grey or RGB, without chroma subsampling.
+    """Convert a PNG or WebP file to an 8-bit JPEG, grey or RGB, without chroma subsampling.
 
     Raises:
-        ImageError: it is neither, damaged, animated, has more pixels than `max_pixels`, or fits no JPEG file.
+        ImageError: it is neither, damaged or animated, has over `max_pixels` pixels, or does not fit a JPEG.
     """
     try:
         with Image.open(io.BytesIO(data), formats=CONVERTIBLE) as image:
@@ -52,7 +52,7 @@ def convert(data: bytes, quality: int = QUALITY, max_pixels: int = MAX_PIXELS) -
                 raise ImageError("animated: a record holds one picture of each image")
             pixels, left_out = _as_jpeg_has_it(image)
             if image.format == "PNG" and data[_BIT_DEPTH] == 16 and "16 bits" not in left_out:
-                left_out = (*left_out, "16 bits")  # Pillow opens colours of 16 bits as of 8
+                left_out = (*left_out, "16 bits")  # Pillow opens 16-bit colour as 8-bit
             exif = image.getexif().tobytes() if image.getexif() else b""
     except (UnidentifiedImageError, Image.DecompressionBombError, OSError, SyntaxError, ValueError) as error:
         raise ImageError(f"no PNG or WebP image that can be read: {error}") from error
@@ -66,7 +66,7 @@ def convert(data: bytes, quality: int = QUALITY, max_pixels: int = MAX_PIXELS) -
 
 
 def _as_jpeg_has_it(image: Image.Image) -> tuple[Image.Image, tuple[str, ...]]:
-    """8-bit grey or RGB, and what that leaves out."""
+    """Convert to 8-bit grey or RGB. Also return what that leaves out."""
     if image.mode.startswith("I"):
         values = np.asarray(image).astype(np.uint32)
         return Image.fromarray((values >> 8).astype(np.uint8)), ("16 bits",)
@@ -101,24 +101,24 @@ class Outcome(NamedTuple):
     """0 if it could not be converted."""
     psnr_db: float
     left_out: str
-    """Content that a JPEG has no room for."""
+    """Content that JPEG cannot store."""
     error: str
 
 
 def convert_folder(
     source: Path, target: Path, *, quality: int, num_threads: int, done: Callable[[int, int], None]
 ) -> list[Outcome]:
-    """Copy JPEG files, convert PNG and WebP files, and write `converted.csv`; other files are left out.
+    """Copy JPEG files, convert PNG and WebP files, and write `converted.csv`. Other files are skipped.
 
-    `a/cat.png` becomes `a/cat.png.jpg`. Nothing in `source` is changed. `done` is told (files done, in all).
+    `a/cat.png` becomes `a/cat.png.jpg`. `source` is not changed. `done` is called with (files done, total).
 
     Returns:
         An outcome for every PNG and WebP file, and every file that cannot be read, in order.
 
     Raises:
-        DatasetError: `source` is no folder or has no image, two would become one file, or `target` has files
-            already.
-        StorageError: the disk is full or refuses.
+        DatasetError: `source` is not a folder or has no image, two files would become one, or `target` has
+            files already.
+        StorageError: the disk is full or a write fails.
     """
     files = sorted(path for path in source.rglob("*") if path.suffix.lower() in _AS_THEY_ARE | _CONVERTED)
     if not files:
@@ -141,7 +141,7 @@ def convert_folder(
 
 
 def passed_over(source: Path) -> list[str]:
-    """The files of a folder that `convert_folder` leaves out, by their names below it, in order."""
+    """Files that `convert_folder` skips, as sorted paths relative to `source`."""
     files = (path for path in source.rglob("*") if path.is_file())
     return sorted(
         str(path.relative_to(source))

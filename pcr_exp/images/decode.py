@@ -1,8 +1,8 @@
-"""JPEG behind the codec seam: two codecs, and decoding at any scan group in three modes.
+"""The two JPEG codecs, and decoding at any scan group in three modes.
 
-`ProgressiveJpeg` cuts files into the scans of a script, `WholeJpeg` keeps them as they are. Of modes,
-`libjpeg` gives what programs built on libjpeg show of the first scans: smoothed over. `unsmoothed` leaves the
-smoothing out, and `scaled` besides decodes no more pixels than the scans carry.
+`ProgressiveJpeg` splits files into the scans of a script; `WholeJpeg` stores them unchanged. The mode
+`libjpeg` shows the first scans as programs built on libjpeg do, with block smoothing. `unsmoothed` leaves the
+smoothing out. `scaled` does too, and decodes no more pixels than the scans carry.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ from pcr_exp.images.transcode import find_writer, refuse_unsupported, to_progres
 
 _COLOURS_OF_LIBJPEG = ("YCbCr", "RGB", "Gray")
 _SMALLEST_SCALED_PX = 16
-"""Below this, several of libjpeg-turbo's scales give the same number of pixels."""
+"""Below this side length, several of libjpeg-turbo's scales give the same number of pixels."""
 _COMPLETE = prefix_of(DEFAULT, 3, DEFAULT.num_groups)
-"""Every bit of every coefficient, of one component as well: what libjpeg does not smooth."""
+"""All bits of all coefficients, which libjpeg does not smooth. Also used for one component."""
 
 
 def decode(jpeg: Buffer, name: str = "an image", max_pixels: int = MAX_PIXELS) -> Pixels:
-    """`decode_jpeg` of a whole image, complete or a prefix of its scans, as libjpeg shows it.
+    """Decode a whole image, from all of its scans or the first ones, as libjpeg does (with smoothing).
 
-    Scan group 10 gives the pixels of the original baseline file, bit for bit, and Pillow's.
+    Scan group 10 gives exactly the pixels of the original baseline file, which are also Pillow's.
 
     Raises:
         RecordError: it cannot be decoded, or has more pixels than `max_pixels` (`records.max_pixels`); the
@@ -75,24 +75,24 @@ def decode_jpeg(
 ) -> Pixels:
     """Decode a JPEG, or a rectangle of it, to uint8 [rows, columns, 3] RGB.
 
-    Pixels are libjpeg-turbo's (accurate DCT, smooth chroma upsampling), by `decoder.c` where it was built and
-    the file is one for it, else by libjpeg-turbo, which smooths a file that lacks scans. The GIL is released.
-    A scan that is cut short is refused; a file that has only its first scans is whole. Images of four
-    components (CMYK, YCCK) go through Pillow, which knows Adobe's inverted inks, as do files whose
-    subsampling libjpeg-turbo's own interface does not know.
+    Pixels are libjpeg-turbo's (accurate DCT, smooth chroma upsampling). `decoder.c` computes them if it was
+    built and supports the file, else libjpeg-turbo, which smooths files that lack scans. The GIL is released.
+    Truncated scans are refused, but a file with only its first scans is complete. Images of four components
+    (CMYK, YCCK) go through Pillow, which handles Adobe's inverted inks. So do files with a subsampling that
+    libjpeg-turbo's own interface does not support.
 
     Args:
-        data: The file; a prefix of a progressive one's scans with the end-of-image marker behind it is whole.
+        data: The file; for progressive ones, a prefix of the scans and an end-of-image marker suffice.
         rectangle: (top, left, rows, columns) in pixels at `scale`; the whole image if not given. Scans are
-            read up to its last row: damage behind it may be passed over.
+            read up to its last row, so damage beyond it may go unnoticed.
         scale: 1, 1/2, 1/4 or 1/8 of the size, rounded up.
-        smoothing: Smooth a file that lacks scans over its blocks, as programs built on libjpeg do.
-        max_pixels: Images that have more are refused.
-        name: What errors call the image.
+        smoothing: Apply block smoothing to files that lack scans, as programs built on libjpeg do.
+        max_pixels: Images with more pixels are refused.
+        name: Name of the image in error messages.
 
     Raises:
         RecordError: the file cannot be decoded, or has more pixels than `max_pixels`.
-        ValueError: there is no such scale or rectangle.
+        ValueError: the scale or the rectangle is invalid.
     """
     denominator = next((d for d in (1, 2, 4, 8) if scale * d == 1), None)
     if denominator is None:
@@ -114,8 +114,8 @@ def decode_jpeg(
         pixels = _decode(data, name, frame)
     else:
         pixels = _decode(data, name, frame, height, width)
-        if pixels.shape[:2] != (height, width):  # by Pillow, or so small that scales are alike
-            import cv2  # late: commands that only name records need none of it
+        if pixels.shape[:2] != (height, width):  # by Pillow, or so small that scales coincide
+            import cv2  # late: commands that only name records do not need it
 
             small = cv2.resize(pixels, (width, height), interpolation=cv2.INTER_AREA)
             pixels = np.asarray(small, dtype=np.uint8)
@@ -123,7 +123,7 @@ def decode_jpeg(
 
 
 def _check(jpeg: Buffer, name: str, max_pixels: int) -> Frame:
-    """The frame header, before any decoder is given the file: they believe what it says."""
+    """Check and return the frame header, before any decoder gets the file: decoders trust it."""
     try:
         return check_frame(jpeg, max_pixels)
     except ImageError as error:
@@ -135,7 +135,7 @@ def _check(jpeg: Buffer, name: str, max_pixels: int) -> Frame:
 
 
 def _decode(jpeg: Buffer, name: str, frame: Frame, min_height: int = 0, min_width: int = 0) -> Pixels:
-    """As `decode`, at libjpeg's smallest scale that gives at least `min_height` x `min_width` pixels."""
+    """Decode at libjpeg's smallest scale that gives at least `min_height` x `min_width` pixels."""
     try:
         if frame.num_components != 4:
             try:
@@ -149,12 +149,12 @@ def _decode(jpeg: Buffer, name: str, frame: Frame, min_height: int = 0, min_widt
                     strict=True,
                 )
             except (ValueError, KeyError):
-                # Asked only now: almost every image is one of these, and need not be parsed twice.
+                # Checked only now: almost all images have these colours, and need no second parse.
                 if _colours(jpeg) in _COLOURS_OF_LIBJPEG:
                     raise
-        # Not `Image.open`, which would take other formats too, and has a pixel limit of its own.
+        # Not `Image.open`, which accepts other formats too, and has its own pixel limit.
         with JpegImageFile(io.BytesIO(jpeg)) as image:
-            if image.size != (frame.width_px, frame.height_px):  # Pillow believes the last of several
+            if image.size != (frame.width_px, frame.height_px):  # Pillow uses the last of several
                 raise ValueError("its frame headers (SOF) contradict each other")
             return np.asarray(image.convert("RGB"))
     except (ValueError, KeyError, OSError, SyntaxError) as error:
@@ -173,7 +173,7 @@ def _colours(jpeg: Buffer) -> str:
 
 
 class _Wanted(NamedTuple):
-    """What `decoder.c` must find in a file to be given it, and the scale that it decodes at."""
+    """Coefficients that a file must hold for `decoder.c` to decode it, and the scale to decode at."""
 
     prefix: Prefix
     denominator: int = 1
@@ -184,7 +184,7 @@ def _complete(layout: Layout, prefix: Prefix | None) -> _Wanted:  # noqa: ARG001
 
 
 def _unsmoothed(layout: Layout, prefix: Prefix | None) -> _Wanted | None:
-    """None for files that libjpeg cannot be kept from smoothing: these are its own."""
+    """None for files in which libjpeg's smoothing cannot be switched off; libjpeg decodes these."""
     if prefix and can_be_switched_off(prefix, layout.tables, has_wide_tables=layout.has_wide_tables):
         return _Wanted(prefix)
     return None
@@ -197,7 +197,7 @@ def _scaled(layout: Layout, prefix: Prefix | None) -> _Wanted | None:
 
 
 def _baseline_by_libjpeg(jpeg: Buffer, prefix: Prefix | None, name: str, frame: Frame) -> Source:  # noqa: ARG001
-    # A progressive one might lack scans, and would be smoothed: libjpeg is not asked for parts of it.
+    # A progressive file might lack scans and be smoothed, so libjpeg decodes it as a whole.
     return (_whole if frame.code == PROGRESSIVE_CODE else _in_parts)(jpeg, name, frame)
 
 
@@ -219,7 +219,7 @@ def _without_smoothing(
     try:
         header = read_progressive(jpeg) if prefix else None
         unsmoothed = without_smoothing(jpeg, header, prefix) if header and prefix else None
-    except (ImageError, IndexError):  # damaged: the decoder will say it better
+    except (ImageError, IndexError):  # damaged: the decoder reports it better
         header = unsmoothed = None
     if header is None or len(header.tables) == 4:
         return _whole(jpeg, name, frame)
@@ -235,7 +235,7 @@ def _whole(jpeg: Buffer, name: str, frame: Frame) -> Source:
 
 
 def _in_parts(jpeg: Buffer, name: str, frame: Frame, denominator: int = 1) -> Source:
-    """For files that are not smoothed: the pixels of smoothing differ between versions of libjpeg-turbo."""
+    """Decode parts, for unsmoothed files only: smoothed pixels differ between versions of libjpeg-turbo."""
     size = frame.height_px, frame.width_px
 
     def whole() -> Source:
@@ -248,7 +248,7 @@ def _in_parts(jpeg: Buffer, name: str, frame: Frame, denominator: int = 1) -> So
 
 
 class _Mode(NamedTuple):
-    """What `decoder.c` is given, where it was built; and how libjpeg shows all other files."""
+    """Which files `decoder.c` decodes, if it was built, and how libjpeg decodes all others."""
 
     wanted: Callable[[Layout, Prefix | None], _Wanted | None] | None
     by_libjpeg: Callable[[Buffer, Prefix | None, str, Frame], Source]
@@ -259,7 +259,7 @@ _MODES = {
     "unsmoothed": _Mode(_unsmoothed, _unsmoothed_by_libjpeg),
     "scaled": _Mode(_scaled, _scaled_by_libjpeg),
 }
-"""By the name that `loader.decode` gives."""
+"""By their name in `loader.decode`."""
 
 _BASELINE = _Mode(_complete, _baseline_by_libjpeg)
 
@@ -267,13 +267,13 @@ _BASELINE = _Mode(_complete, _baseline_by_libjpeg)
 def open_decoder(
     mode: str, encoding: str, max_pixels: int = MAX_PIXELS, script: ScanScript = DEFAULT
 ) -> Decoder:
-    """The JPEG decoder for `loader.decode=<mode>`, of records in `encoding` (`pcr` or `baseline`).
+    """Return the JPEG decoder for `loader.decode=<mode>` and records in `encoding` (`pcr` or `baseline`).
 
     Images of more than `max_pixels` (`records.max_pixels`) are refused before anything is decoded. `script`
-    is what progressive images were cut by.
+    is the scan script of progressive images.
 
-    The files of baseline records have all their scans, whatever group they are read at: nothing is smoothed
-    in them, and nothing may be left out.
+    Files of baseline records have all their scans, whatever group is read. Nothing in them is smoothed, and
+    nothing may be missing.
     """
     if encoding != "pcr":
         return partial(_open, _BASELINE, {}, script.num_groups, max_pixels)
@@ -301,7 +301,7 @@ def _open(
     if decoder is None or mode.wanted is None:
         return otherwise()
     try:
-        layout = decoder.read_layout(jpeg)  # in C: `_check` takes a twentieth of the time of decoding
+        layout = decoder.read_layout(jpeg)  # in C: `_check` takes a twentieth of the decoding time
     except ImageError:
         return otherwise()
     wanted = mode.wanted(layout, prefixes.get((len(layout.tables), group)))
@@ -311,14 +311,14 @@ def _open(
 
 
 class _Jpeg:
-    """What both ways to store a JPEG have in common."""
+    """Common base of both JPEG codecs."""
 
     def check(self, original: bytes, max_pixels: int) -> None:
-        """Refuse what is no 8-bit Huffman-coded DCT JPEG, or too large."""
+        """Refuse files that are too large, or not 8-bit Huffman-coded DCT JPEGs."""
         refuse_unsupported(original, max_pixels)
 
     def is_turned(self, original: bytes) -> bool:
-        """Whether EXIF says so."""
+        """Whether the EXIF orientation is other than upright."""
         return read_orientation(original) != UPRIGHT
 
 
@@ -335,23 +335,23 @@ class ProgressiveJpeg(_Jpeg):
 
     @property
     def num_groups(self) -> int:
-        """One for each of the script's scans."""
+        """Number of scans in the script."""
         return self.script.num_groups
 
     def check_installed(self) -> None:
-        """Raise RecordError, which says what to install, where nothing is that writes the script."""
+        """Raise RecordError, naming what to install, if nothing installed can write the script."""
         find_writer(self.script)
 
     def encode(self, original: bytes, max_pixels: int = MAX_PIXELS) -> bytes:
-        """The same quantised coefficients in the script's scans."""
+        """Recode the same quantised coefficients in the script's scans."""
         return to_progressive(original, max_pixels, self.script)
 
     def split(self, encoded: bytes) -> list[bytes]:
-        """The scans; without the end-of-image marker, which `join` adds."""
+        """Split into scans, without the end-of-image marker, which `join` adds."""
         return group_pieces(split_scans(encoded), self.num_groups)
 
     def join(self, pieces: Sequence[Buffer]) -> Sequence[Buffer]:
-        """The scans, then the end-of-image marker."""
+        """Return the scans, then the end-of-image marker."""
         return (*pieces, EOI)
 
     def open_decoder(self, mode: str, max_pixels: int = MAX_PIXELS) -> Decoder:
@@ -360,24 +360,24 @@ class ProgressiveJpeg(_Jpeg):
 
 
 class WholeJpeg(_Jpeg):
-    """The file as it was, in one group."""
+    """Stores the original file in one group."""
 
     name = SCANS["baseline"]
     num_groups = 1
 
     def check_installed(self) -> None:
-        """Nothing is needed."""
+        """Do nothing: no library is needed."""
 
     def encode(self, original: bytes, max_pixels: int = MAX_PIXELS) -> bytes:  # noqa: ARG002
-        """The file."""
+        """Return the original file."""
         return original
 
     def split(self, encoded: bytes) -> list[bytes]:
-        """The file, as the only piece."""
+        """Return the file as the only piece."""
         return [encoded]
 
     def join(self, pieces: Sequence[Buffer]) -> Sequence[Buffer]:
-        """The only piece."""
+        """Return the only piece."""
         return pieces
 
     def open_decoder(self, mode: str, max_pixels: int = MAX_PIXELS) -> Decoder:
@@ -391,17 +391,17 @@ WHOLE = WholeJpeg()
 
 @register("images.codec", PROGRESSIVE.name)
 def open_progressive() -> ProgressiveJpeg:
-    """Records' default codec."""
+    """Return the default codec of records."""
     return PROGRESSIVE
 
 
 @register(FAMILIES, FAMILY)
 def open_progressive_by(name: str) -> ProgressiveJpeg:
-    """The codec of records that were cut by any other script. Raises ValueError unless `name` is an id."""
+    """Return the codec for any other scan script. Raises ValueError unless `name` is a script's id."""
     return ProgressiveJpeg(script_of(name))
 
 
 @register("images.codec", WholeJpeg.name)
 def open_whole() -> WholeJpeg:
-    """The codec of baseline records."""
+    """Return the codec of baseline records."""
     return WHOLE

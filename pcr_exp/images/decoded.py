@@ -1,4 +1,4 @@
-"""A JPEG as crops see it: in pixels of its full size, at whatever scale it was decoded, whole or in part."""
+"""Decoded JPEGs, addressed in full-size pixels at whatever scale they were decoded, as a whole or in part."""
 
 from __future__ import annotations
 
@@ -11,39 +11,39 @@ from pcr_exp.images.libturbojpeg import Frame
 
 
 class PartDecoder(Protocol):
-    """What decodes rectangles; both calls raise ImageError for files that it is not for."""
+    """Decoder for rectangular regions. Both methods raise ImageError for unsupported files."""
 
     is_exact: bool
-    """Whether a rectangle, wherever it begins, has the pixels of the whole, at its edges as well."""
+    """Whether any rectangle has exactly the pixels of a full decode, even at its edges."""
 
     def read_frame(self, jpeg: Buffer) -> Frame:
-        """What the header says."""
+        """Parse the JPEG header."""
 
     def decode(self, jpeg: Buffer, denominator: int, top: int, left: int, rows: int, columns: int) -> Pixels:
-        """uint8 [rows, columns, 3] RGB, in pixels at 1/denominator of the size."""
+        """Decode a rectangle, in pixels at 1/denominator of the size, to uint8 [rows, columns, 3] RGB."""
 
 
 class DecodedImage:
-    """An image that was decoded as a whole, at 1/denominator of its size, rounded up."""
+    """An image decoded as a whole, at 1/denominator of its size, rounded up."""
 
     def __init__(self, pixels: Pixels, size: tuple[int, int] | None = None, denominator: int = 1) -> None:
-        """`size` is the full (height, width); that of `pixels` if not given."""
+        """`size` is the full-size (height, width); default: that of `pixels`."""
         self.height_px, self.width_px = size or pixels.shape[:2]
         self._pixels = pixels
         self._denominator = denominator
 
     def part(self, top: int, left: int, rows: int, columns: int) -> Part:
-        """The rectangle, in all the pixels."""
+        """Return the rectangle, with all of the image's pixels."""
         d = self._denominator
         return Part(self._pixels, top / d, left / d, rows / d, columns / d, d)
 
 
 _MARGIN_PX = 4
-"""Two on which pixels of the part depend (chroma is interpolated), two that cubic resampling looks at."""
+"""Two pixels that decoding needs (chroma is interpolated), and two that cubic resampling reads."""
 
 
 class PartlyDecodedImage:
-    """An image of which no more is decoded than a part needs; the pixels are those of the whole."""
+    """Decodes only the region a crop needs; its pixels equal those of a full decode."""
 
     def __init__(
         self,
@@ -53,22 +53,22 @@ class PartlyDecodedImage:
         denominator: int = 1,
         frame: Frame | None = None,
     ) -> None:
-        """`otherwise()` decodes it, where this decoder cannot, or raises what is wrong with it.
+        """`otherwise()` is the fallback for images the decoder cannot handle; it raises if they are damaged.
 
-        `frame` is what `decoder.read_frame` gives, if it was asked already.
+        `frame` is the result of `decoder.read_frame`, if known already.
 
         Raises:
-            ImageError: `decoder` does not decode parts of it.
+            ImageError: `decoder` does not support the image.
         """
         frame = frame or decoder.read_frame(jpeg)
         self.height_px, self.width_px = frame.height_px, frame.width_px
         self._step_px = 1 if decoder.is_exact else max(1, frame.mcu_width_px // denominator)
-        # At full size a part's pixels are whole ones, and resampling looks at no others.
+        # At full size a part consists of whole pixels, and resampling reads no others.
         self._margin_px = 0 if decoder.is_exact and denominator == 1 else _MARGIN_PX
         self._jpeg, self._decoder, self._otherwise, self._denominator = jpeg, decoder, otherwise, denominator
 
     def part(self, top: int, left: int, rows: int, columns: int) -> Part:
-        """The rectangle, in as many pixels as decode it, and resampling, as if all were there."""
+        """Decode the rectangle and the margin for resampling; the result equals a crop of the full image."""
         d, margin = self._denominator, self._margin_px
         y, bottom = _within(top, rows, d, margin, self.height_px)
         x, right = _within(left, columns, d, margin, self.width_px)
@@ -83,7 +83,7 @@ class PartlyDecodedImage:
 def decoded_by(
     decoder: PartDecoder | None, jpeg: Buffer, otherwise: Callable[[], Source], denominator: int
 ) -> Source:
-    """The image by this decoder, if there is one and the file is for it; else `otherwise()`."""
+    """Return the image decoded by `decoder`, if there is one and it supports the file; else `otherwise()`."""
     if decoder is not None:
         try:
             return PartlyDecodedImage(jpeg, decoder, otherwise, denominator)
@@ -93,7 +93,7 @@ def decoded_by(
 
 
 def _within(first: int, count: int, denominator: int, margin: int, size: int) -> tuple[int, int]:
-    """Where pixels at 1/denominator begin and end that hold the stretch, and so many neighbours."""
+    """Begin and end, in pixels at 1/denominator, of an interval plus margins, clipped to the image."""
     last = -(-size // denominator)
     return (
         max(0, first // denominator - margin),

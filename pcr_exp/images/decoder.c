@@ -1,20 +1,21 @@
 #ifndef VECTOR
-/* A decoder of 8-bit Huffman-coded JPEG: sequential and progressive, any prefix of the scans, any rectangle.
+/* A decoder for 8-bit Huffman-coded JPEG: sequential and progressive, any prefix of the scans, any rectangle.
  *
- * Pixels are libjpeg-turbo's to the bit (islow inverse DCT and its reduced sizes, fancy upsampling, no block
- * smoothing). Whatever is not exactly in order is left to libjpeg, which decodes it or says what is wrong:
+ * Pixels equal libjpeg-turbo's bit for bit (islow inverse DCT and its reduced sizes, fancy upsampling, no block
+ * smoothing). Anything that is not exactly in order is left to libjpeg, which decodes it or reports what is wrong.
  * UNSUPPORTED never means that a file is bad. No byte outside the buffers is touched, whatever they hold.
  *
- * All scans go forward together, a chunk of block rows at a time, so coefficients stay in the cache, and end
- * behind the rectangle. Entropy-coded bytes are unstuffed and bit-reversed once: bits are read from the low end.
- * Scans of AC coefficients advance two at a time, a symbol of each in turn, without branches: what one waits for
- * is hidden behind the other (see "Lanes"). A scan that refines coefficients does not touch them: by 64-bit masks
- * of positions that are not zero, its correction bits are deposited in a plane, which is added in the end.
+ * All scans advance together, one chunk of block rows at a time, so that coefficients stay in the cache. They stop
+ * behind the rectangle. Entropy-coded bytes are unstuffed and bit-reversed once, so that bits are read from the low
+ * end. AC scans advance two at a time, one symbol of each in turn, without branches: the latency of one is hidden
+ * behind the other (see "Lanes"). A refining scan does not modify coefficients that are nonzero already. Using 64-bit
+ * masks of these, it deposits its correction bits in a bit plane, which is added at the end.
  *
- * The file has three parts: from blocks of coefficients to pixels in plain C; from a file to blocks, and all that is
- * called from outside; and the first part again in vectors, which the file includes once per instruction set.
+ * The file has three parts. The first goes from blocks of coefficients to pixels in plain C. The second goes from a
+ * file to blocks, and has all exported functions. The third is the first again in vectors; the file includes itself
+ * for it, once per instruction set.
  *
- * C11, no Python: called through ctypes, which releases the GIL meanwhile. Markers follow ITU-T T.81.
+ * C11, without Python's C API: called through ctypes, which releases the GIL meanwhile. Markers follow ITU-T T.81.
  */
 
 #include <stddef.h>
@@ -24,25 +25,25 @@
 
 /* ==== From blocks to pixels ====
  *
- * To the bit as libjpeg-turbo makes them on x86-64: by its SIMD code where it has any. Blocks are 64 coefficients in
- * natural order with a 64-bit mask beside them, bit k set where the coefficient at position k of the zigzag order is
- * not zero. Dequantised numbers wrap at 16 bits, sums at 32, and what stands between the two passes is saturated to 16
- * bits, as there; so files out of order look the same as well. */
+ * Pixels equal those of libjpeg-turbo on x86-64 bit for bit: of its SIMD code where it has any. A block is 64
+ * coefficients in natural order and a separate 64-bit mask. Bit k of the mask is set if the coefficient at zigzag
+ * position k is not zero. As in libjpeg-turbo, dequantised numbers wrap at 16 bits and sums at 32, and values between
+ * the two passes are saturated to 16 bits. So irregular files look the same as well. */
 
 typedef struct {
     uint16_t q[64]; /* natural order */
 } Quantiser;
 
-/* Samples of one row, and the chroma rows that it is made of: [0] the nearer, [1] the one beyond. Behind the last sample
- * 32 bytes can be read. Chroma that is interpolated along x has one before the first as well (repeat_edges). */
+/* Luma samples of one row, and the chroma rows for it: [0] the nearer one, [1] the one beyond. 32 bytes behind the last
+ * sample are readable. Chroma that is interpolated along x also has a sample before the first (repeat_edges). */
 typedef struct {
     const uint8_t *y, *cb[2], *cr[2];
 } Row;
 
-/* How chroma gets luma's size (jdsample.c). H1V2: the other row is above, or below. */
+/* How chroma is upsampled to luma's size (jdsample.c). H1V2: the other row is above, or below. */
 enum { GREY, FULL, H2_REPEATED, H2V1, H1V2_ABOVE, H1V2_BELOW, H2V2 };
 
-/* Masks of zigzag positions: those that make the first pass more than a shift (jidctred.c leaves out the fifth row). */
+/* Masks of the zigzag positions that make the first pass more than a shift (jidctred.c ignores the fifth row). */
 static const uint64_t BELOW_FIRST_ROW = 0xFFFFFFFFE7FF3F9C, BELOW_FIRST_ROW_OF_4 = 0xFFAFDF7EE7773B9C;
 
 static inline void repeat_edges(uint8_t *row, size_t width) { row[-1] = row[0], row[width] = row[width - 1]; }
@@ -60,7 +61,7 @@ static inline uint32_t times(int32_t a, int32_t b) { return (uint32_t)(a * b); }
 
 static inline int32_t descaled(uint32_t value, int bits) { return (int32_t)(value + (1u << (bits - 1))) >> bits; }
 
-/* jidctint.c along one axis: 8 numbers that lie `step` apart, in place. Constants have 13 bits behind the point. */
+/* jidctint.c along one axis: 8 numbers, `step` apart, in place. Constants have 13 fractional bits. */
 static inline void islow(int16_t *at, int step, int bits) {
     int16_t in[8];
     for (int i = 0; i < 8; i++) in[i] = at[i * step];
@@ -85,7 +86,7 @@ static inline void islow(int16_t *at, int step, int bits) {
     }
 }
 
-/* jidctred.c's 4x4 along one axis: of 8 numbers the fifth is left out, and 4 come out. */
+/* jidctred.c's 4x4 along one axis: 8 numbers, of which the fifth is ignored, become 4. */
 static inline void reduced_to_4(int16_t *at, int step, int bits) {
     int16_t in[8];
     for (int i = 0; i < 8; i++) in[i] = at[i * step];
@@ -118,13 +119,13 @@ static void idct_2x2(int16_t *block, uint8_t *out, ptrdiff_t stride) {
     }
 }
 
-/* Size 1 is C in libjpeg-turbo as well: its table of limits repeats after 10 bits. */
+/* Size 1 is C code in libjpeg-turbo as well. Its range-limit table repeats after 10 bits. */
 static inline uint8_t idct_1x1(int16_t dc, uint16_t q) {
     int32_t mean = (dc * (int16_t)q + 4) >> 3;
     return limited((int32_t)((uint32_t)mean << 22) >> 22);
 }
 
-/* At sizes 8 and 4: with nothing below the first row, the first pass is a shift that wraps. */
+/* At sizes 8 and 4, if nothing below the first row is nonzero, the first pass is a shift that wraps. */
 static void idct_plain(const int16_t *coefs, uint64_t mask, const Quantiser *quantiser, int size, uint8_t *out,
                        ptrdiff_t stride) {
     int16_t block[64];
@@ -145,7 +146,7 @@ static void idct_plain(const int16_t *coefs, uint64_t mask, const Quantiser *qua
     }
 }
 
-/* A block of DC alone, at sizes 8, 4 and 2. */
+/* A block that has only DC, at sizes 8, 4 and 2. */
 static inline void idct_flat(int16_t dc, uint16_t q, int size, uint8_t *out, ptrdiff_t stride) {
     int16_t value = (int16_t)(dc * (int16_t)q);
     int32_t mean = size == 2 ? (int32_t)((uint32_t)(value * 4 + 16) << 15) >> 20 : ((int16_t)(value * 4) + 16) >> 5;
@@ -162,11 +163,11 @@ static void idct_row_plain(const int16_t *coefs, const uint64_t *masks, size_t c
     }
 }
 
-/* jdsample.c, of column x in luma's size. */
+/* jdsample.c, for column x at luma's size. */
 static inline int32_t chroma_at(const uint8_t *const rows[2], int mode, size_t x) {
     const uint8_t *near = rows[0], *far = rows[1];
     ptrdiff_t i = (ptrdiff_t)(mode == FULL || mode == H1V2_ABOVE || mode == H1V2_BELOW ? x : x >> 1);
-    ptrdiff_t other = x & 1 ? i + 1 : i - 1; /* one before the row, at its edge */
+    ptrdiff_t other = x & 1 ? i + 1 : i - 1; /* one sample beyond the row, at its edges */
     if (mode == H2V1) return (3 * near[i] + near[other] + (x & 1 ? 2 : 1)) >> 2;
     if (mode == H1V2_ABOVE) return (3 * near[i] + far[i] + 1) >> 2;
     if (mode == H1V2_BELOW) return (3 * near[i] + far[i] + 2) >> 2;
@@ -174,7 +175,7 @@ static inline int32_t chroma_at(const uint8_t *const rows[2], int mode, size_t x
     return near[i];
 }
 
-/* Columns [x0, x1) as RGB. jdcolor.c: 16 bits behind the point. */
+/* Columns [x0, x1) as RGB. jdcolor.c: 16 fractional bits. */
 static void colour_row_plain(const Row *row, int mode, size_t x0, size_t x1, uint8_t *rgb) {
     for (size_t x = x0; x < x1; x++, rgb += 3) {
         if (mode == GREY) {
@@ -191,10 +192,10 @@ static void colour_row_plain(const Row *row, int mode, size_t x0, size_t x1, uin
 
 /* ---- SIMD: the last part of this file ---- */
 
-/* Positions in zigzag order outside the 4 x 4 lowest frequencies, and outside the 4 leftmost columns. */
+/* Zigzag positions outside the 4 x 4 lowest frequencies, and outside the 4 leftmost columns. */
 static const uint64_t OUTSIDE_4X4 = 0xfffffffffef9c400, OUTSIDE_4_COLUMNS = 0xfffc7f80fe01c000;
 
-/* Bytes of 16 pixels, those of even columns first, to where one of three channels has them in 3 x 16 bytes. */
+/* Shuffles that move one channel's bytes of 16 pixels (even columns first) to their places in 3 x 16 bytes. */
 static const uint8_t SPREAD[3][16] = {
     {0, 13, 3, 8, 6, 11, 1, 14, 4, 9, 7, 12, 2, 15, 5, 10},
     {10, 0, 13, 3, 8, 6, 11, 1, 14, 4, 9, 7, 12, 2, 15, 5},
@@ -203,7 +204,7 @@ static const uint8_t SPREAD[3][16] = {
 static const uint8_t IS_FIRST[16] = {255, 0, 0, 255, 0, 0, 255, 0, 0, 255, 0, 0, 255, 0, 0, 255};
 static const uint8_t IS_SECOND[16] = {0, 255, 0, 0, 255, 0, 0, 255, 0, 0, 255, 0, 0, 255, 0, 0};
 
-/* Blocks that are sorted at once. */
+/* Blocks that are sorted at a time. */
 enum { MOST_BLOCKS = 128 };
 
 enum { PLAIN = 1, SSE41, AVX2, NEON };
@@ -242,7 +243,7 @@ enum { PLAIN = 1, SSE41, AVX2, NEON };
 #define IF_ARM(...)
 #endif
 
-/* The best path of this machine, or what PCR_EXP_SIMD names if that is one of its own; found out once. */
+/* The best path of this machine, or the one that PCR_EXP_SIMD names if the machine has it. Determined once. */
 static int simd_path(void) {
     static int chosen;
     int path = __atomic_load_n(&chosen, __ATOMIC_RELAXED);
@@ -265,7 +266,7 @@ static int simd_path(void) {
         default: function##_plain(__VA_ARGS__);                   \
     }
 
-/* One row of `count` blocks: `size` rows of count * size samples. `size`, 8, 4, 2 or 1, is this component's. */
+/* Turns a row of `count` blocks into `size` rows of count * size samples. `size` (8, 4, 2, 1) is the component's. */
 static void idct_row(const int16_t *coefs, const uint64_t *masks, size_t count, const Quantiser *quantiser, int size,
                      uint8_t *out, ptrdiff_t stride) {
     if (size < 4) idct_row_plain(coefs, masks, count, quantiser, size, out, stride);
@@ -293,10 +294,10 @@ enum { SOS = 0xDA, DQT = 0xDB, DRI = 0xDD, APP0 = 0xE0, APP14 = 0xEE, APP15 = 0x
 enum { MAX_COMPONENTS = 3, NUM_TABLES = 4, MAX_SCANS = 64, MAX_BITS = 14, LARGEST_SIDE_PX = 65500 };
 enum { LONGEST_CODE = 16, LARGEST_DC_SIZE = 11, LARGEST_AC_SIZE = 10 };
 enum { PADDING_BYTES = 64, NUM_SLOTS = 2, CHUNK_BLOCKS = 1536 };
-enum { LONGEST_BLOCK_BYTES = 256 }; /* 27 bits for its mean, 26 for each other coefficient, and what is loaded at once */
+enum { LONGEST_BLOCK_BYTES = 256 }; /* 27 bits for DC, 26 for each AC coefficient, and one load */
 static const uint64_t MOST_PIXELS = (uint64_t)1 << 28;
 
-/* Zigzag position to place in the block; those behind the last are written to the DC's, which is kept elsewhere. */
+/* Zigzag position to place in the block. Positions behind the last map to DC's place, as DC is stored elsewhere. */
 static const uint8_t NATURAL[64 + 256] = {
     0,  1,  8,  16, 9,  2,  3,  10, 17, 24, 32, 25, 18, 11, 4,  5,  12, 19, 26, 33, 40, 48,
     41, 34, 27, 20, 13, 6,  7,  14, 21, 28, 35, 42, 49, 56, 57, 50, 43, 36, 29, 22, 15, 23,
@@ -305,30 +306,31 @@ static const uint8_t NATURAL[64 + 256] = {
 
 /* ---- Huffman tables ----
  *
- * An entry says all of a symbol by the next bits, LOOKUP_BITS of them by kind of table: how many bits are its code and
- * what follows it, how far it moves on, and its value. It is 0 where they are too few to know. From the low end:
- *   6 bits: how many bits it takes
- *   1 bit: whether there is a value (of first passes), or whether blocks without symbols follow (of refinements)
- *   from bit 8: how many positions it moves on, BEHIND_BLOCK at a block's end (of first passes);
- *   or, of refinements, whether there is a value (bit 14), and whether it is negative (bit 15)
- *   16 bits: the value, or how many blocks without symbols follow; of refinements 1 << how many zeros it passes */
+ * The next bits (LOOKUP_BITS for the kind of table) select an entry, which describes a whole symbol: the length of its
+ * code and of what follows it, how far it moves on, and its value. An entry is 0 if these bits do not suffice. From the
+ * low end:
+ *   6 bits: how many bits the symbol takes
+ *   1 bit: whether there is a value (first passes), or whether blocks without symbols follow (refinements)
+ *   from bit 8: how many positions it moves on, BEHIND_BLOCK at a block's end (first passes);
+ *   or, in refinements, whether there is a value (bit 14), and whether it is negative (bit 15)
+ *   16 bits: the value, or how many blocks without symbols follow; in refinements, 1 << number of zeros passed */
 typedef enum { DC_SYMBOLS, SEQUENTIAL_AC, FIRST_AC, REFINED_AC } Symbols;
 enum { MOST_LOOKUP_BITS = 11 };
 static const int LOOKUP_BITS[] = {9, 11, 11, 10};
-enum { SYMBOLS_A_WORD = 5 }; /* 57 bits at least, 11 for each */
+enum { SYMBOLS_A_WORD = 5 }; /* at least 57 bits, 11 for each */
 enum { LENGTH = 63, HAS_VALUE_SHIFT = 6, MOVE_SHIFT = 8, MOVE = 255, BEHIND_BLOCK = 255, VALUE_SHIFT = 16 };
 enum { IS_RUN = 1 << 6, REFINES_SHIFT = 14, REFINES = 1 << REFINES_SHIFT, IS_NEGATIVE = 1 << 15 };
 
 typedef struct {
     int32_t entries[1 << MOST_LOOKUP_BITS];
-    int32_t end[LONGEST_CODE + 1];   /* first code behind those of this length, left-aligned in 16 bits */
-    int32_t shift[LONGEST_CODE + 1]; /* what makes an index of `symbols` of a code of this length */
+    int32_t end[LONGEST_CODE + 1];   /* first code after those of this length, left-aligned in 16 bits */
+    int32_t shift[LONGEST_CODE + 1]; /* added to a code of this length gives its index in `symbols` */
     const uint8_t *symbols;
     Symbols kind;
     int low_bit;
 } Table;
 
-/* The entry that `bits` have; the kind is known when it is compiled. */
+/* The entry for `bits`; the kind is a compile-time constant. */
 INLINED int32_t entry_at(const Table *table, Symbols kind, uint64_t bits) {
     return table->entries[bits & ((1u << LOOKUP_BITS[kind]) - 1)];
 }
@@ -338,24 +340,24 @@ INLINED int32_t entry_at(const Table *table, Symbols kind, uint64_t bits) {
 #define SIXTY_FOUR(n) SIXTEEN(n), SIXTEEN(n + 8), SIXTEEN(n + 4), SIXTEEN(n + 12)
 static const uint8_t REVERSED[256] = {SIXTY_FOUR(0), SIXTY_FOUR(2), SIXTY_FOUR(1), SIXTY_FOUR(3)};
 
-/* Up to 16 bits, the last first. */
+/* Up to 16 bits in reverse order. */
 static inline uint32_t reversed(uint32_t bits, int count) {
     return ((uint32_t)REVERSED[bits & 255] << 8 | REVERSED[bits >> 8 & 255]) >> (16 - count);
 }
 
-/* EXTEND of T.81 F.2.2.1, of bits that are read from the low end. */
+/* EXTEND of T.81 F.2.2.1, for bits that are read from the low end. */
 static inline int32_t extended(uint32_t bits, int size) {
     int32_t value = (int32_t)reversed(bits & ((1u << size) - 1), size);
     return bits & 1 ? value : value - (1 << size) + 1;
 }
 
-/* How many bits follow the code of a symbol. */
+/* Number of bits that follow the code of a symbol. */
 static inline int bits_behind(Symbols kind, int symbol) {
     int run = symbol >> 4, size = symbol & 15;
     return kind == DC_SYMBOLS || size ? size : run == 15 ? 0 : run;
 }
 
-/* `bits` are those behind the code. 0 if there is no such symbol. */
+/* The entry of a symbol; `bits` are those after its code. 0 if there is no such symbol. */
 static inline int32_t entry_of(Symbols kind, int low_bit, int symbol, int length, uint32_t bits) {
     int run = symbol >> 4, size = symbol & 15;
     uint32_t value, flags = 0;
@@ -379,7 +381,7 @@ static inline int32_t entry_of(Symbols kind, int low_bit, int symbol, int length
     return (int32_t)(value << VALUE_SHIFT | flags | (uint32_t)length);
 }
 
-/* `counts`: a table as a DHT segment has it behind its class and number, already checked. */
+/* `counts`: a table in the format of DHT segments, after its class and number; already checked. */
 static void build_table(Table *table, const uint8_t *counts, Symbols kind, int low_bit) {
     int code = 0, k = 0, lookup_bits = LOOKUP_BITS[kind];
     memset(table->entries, 0, sizeof *table->entries << lookup_bits);
@@ -400,7 +402,7 @@ static void build_table(Table *table, const uint8_t *counts, Symbols kind, int l
     }
 }
 
-/* As an entry, of a code that is longer, or has more bits behind it. */
+/* The entry of a symbol whose code, or the bits after it, exceed the lookup. */
 static __attribute__((noinline)) int32_t long_entry(const Table *table, uint64_t word) {
     int32_t aligned = (int32_t)reversed(word & 0xFFFF, 16);
     int length = 1;
@@ -419,9 +421,9 @@ typedef struct {
 
 typedef struct {
     int id, h, v, quantiser_table, has_scan;
-    int columns, rows;   /* of blocks */
-    int padded, stride;  /* blocks of a row, those that fill up the last MCU included; from row to row */
-    int8_t bits[64];     /* by zigzag position, the lowest bit that has come; -1: none */
+    int columns, rows;   /* in blocks */
+    int padded, stride;  /* blocks per row, including those that fill up the last MCU; blocks from row to row */
+    int8_t bits[64];     /* by zigzag position, the lowest bit received; -1: none */
 } Component;
 
 typedef struct {
@@ -435,8 +437,8 @@ typedef struct {
     int height_px, width_px, is_progressive, num_components, max_h, max_v, mcu_columns, mcu_rows;
     int colours_known, is_jfif, adobe_transform, restart_interval, num_scans, is_complete;
     Component components[MAX_COMPONENTS];
-    const uint8_t *quantisers[NUM_TABLES]; /* as a DQT segment has them, beginning with size and number */
-    const uint8_t *tables[2][NUM_TABLES];  /* as DHT segments have them, DC and AC */
+    const uint8_t *quantisers[NUM_TABLES]; /* in DQT format, from the byte of size and number on */
+    const uint8_t *tables[2][NUM_TABLES];  /* in DHT format, DC and AC */
     ScanHeader scans[MAX_SCANS];
 } Header;
 
@@ -446,7 +448,7 @@ static int ceiling(int a, int b) { return (a + b - 1) / b; }
 
 /* T.81 B.2.4.1. */
 static int read_quantisers(Header *header, const uint8_t *at, const uint8_t *end) {
-    if (header->num_scans) return UNSUPPORTED; /* components take theirs when their first scan comes */
+    if (header->num_scans) return UNSUPPORTED; /* components take their tables at their first scan */
     while (at < end) {
         int is_wide = *at >> 4, number = *at & 15;
         if (is_wide > 1 || number >= NUM_TABLES || end - at < 1 + 64 * (1 + is_wide)) return UNSUPPORTED;
@@ -464,7 +466,7 @@ static int read_huffman(Header *header, const uint8_t *at, const uint8_t *end) {
         const uint8_t *counts = at + 1;
         for (int i = 0; i < LONGEST_CODE; i++, code <<= 1) {
             num_symbols += counts[i], code += counts[i];
-            if (code >= 1 << (i + 1) && num_symbols) return UNSUPPORTED; /* only ones are no code */
+            if (code >= 1 << (i + 1) && num_symbols) return UNSUPPORTED; /* all ones is not a code */
         }
         at = counts + LONGEST_CODE;
         if (num_symbols < 1 || num_symbols > 256 || end - at < num_symbols) return UNSUPPORTED;
@@ -476,7 +478,7 @@ static int read_huffman(Header *header, const uint8_t *at, const uint8_t *end) {
     return OK;
 }
 
-/* T.81 B.2.2, for the subsamplings that are met: 4:4:4, 4:2:2, 4:4:0, 4:2:0 and grey. */
+/* T.81 B.2.2, for the common subsamplings: 4:4:4, 4:2:2, 4:4:0, 4:2:0 and grey. */
 static int read_frame(Header *header, const uint8_t *at, const uint8_t *end) {
     if (header->num_components || end - at < 6 || at[0] != 8) return UNSUPPORTED;
     int height = header->height_px = be16(at + 1), width = header->width_px = be16(at + 3), count = at[5];
@@ -491,7 +493,7 @@ static int read_frame(Header *header, const uint8_t *at, const uint8_t *end) {
         component->quantiser_table = fields[2];
         if (fields[2] >= NUM_TABLES || component->h < 1 || component->v < 1) return UNSUPPORTED;
         if (component->h > 4 || component->v > 4) return UNSUPPORTED;
-        if (count == 1) component->h = component->v = 1; /* it fills MCUs of its own, whatever it says */
+        if (count == 1) component->h = component->v = 1; /* it has MCUs of one block, whatever its factors */
         if (component->h > (i == 0 ? 2 : 1) || component->v > (i == 0 ? 2 : 1)) return UNSUPPORTED;
         memset(component->bits, -1, sizeof component->bits);
     }
@@ -507,7 +509,7 @@ static int read_frame(Header *header, const uint8_t *at, const uint8_t *end) {
     return OK;
 }
 
-/* Whether three components are YCbCr, as libjpeg finds it (jdapimin.c, default_decompress_parms). */
+/* Whether the image is grey, or YCbCr by libjpeg's rules (jdapimin.c, default_decompress_parms). */
 static int is_known_colour(const Header *header) {
     const Component *of = header->components;
     if (header->num_components == 1 || header->is_jfif) return 1;
@@ -515,7 +517,7 @@ static int is_known_colour(const Header *header) {
     return of[0].id == 1 && of[1].id == 2 && of[2].id == 3;
 }
 
-/* The band of a scan must be new, or refine what has come by one bit (T.81 G.1.1.1, and jdphuff.c's warnings). */
+/* A scan's band must be new, or refine what was received by one bit (T.81 G.1.1.1, and jdphuff.c's warnings). */
 static int follow_bits(Component *component, const ScanHeader *scan) {
     if (scan->first > 0 && component->bits[0] < 0) return UNSUPPORTED;
     for (int k = scan->first; k <= scan->last; k++) {
@@ -547,7 +549,7 @@ static int read_scan(Header *header, const uint8_t *at, const uint8_t *end) {
         int id = at[1 + 2 * i], dc = at[2 + 2 * i] >> 4, ac = at[2 + 2 * i] & 15;
         do number++;
         while (number < header->num_components && header->components[number].id != id);
-        if (number >= header->num_components) return UNSUPPORTED; /* in the frame's order */
+        if (number >= header->num_components) return UNSUPPORTED; /* they must be in the frame's order */
         Component *component = &header->components[number];
         if (!header->quantisers[component->quantiser_table]) return UNSUPPORTED;
         if (follow_bits(component, scan) != OK) return UNSUPPORTED;
@@ -566,7 +568,7 @@ static int read_scan(Header *header, const uint8_t *at, const uint8_t *end) {
     return OK;
 }
 
-/* How many units of a scan there are between restarts: blocks of its one component, or MCUs. */
+/* Units in a row of a scan, which restart intervals count: blocks if it has one component, else MCUs. */
 static int units_per_row(const Header *header, const ScanHeader *scan) {
     return scan->num_components == 1 ? header->components[scan->components[0]].columns : header->mcu_columns;
 }
@@ -575,7 +577,7 @@ static int unit_rows(const Header *header, const ScanHeader *scan) {
     return scan->num_components == 1 ? header->components[scan->components[0]].rows : header->mcu_rows;
 }
 
-/* From the first entropy-coded byte on; returns where its marker stands, or NULL if it is not as it should be. */
+/* Finds the end of a scan's entropy-coded data: the next marker, else `end`. NULL if anything is irregular. */
 static const uint8_t *find_scan_end(const Header *header, ScanHeader *scan, const uint8_t *at, const uint8_t *end) {
     scan->data = at, scan->num_segments = 1;
     while (at < end) {
@@ -604,7 +606,7 @@ static const uint8_t *find_scan_end(const Header *header, ScanHeader *scan, cons
     return scan->num_segments == wanted ? end : NULL;
 }
 
-/* A segment that is no scan; `at` is behind its length. */
+/* Reads a segment that is not a scan; `at` is behind its length field. */
 static int read_segment(Header *header, int code, const uint8_t *at, const uint8_t *end) {
     ptrdiff_t size = end - at;
     switch (code) {
@@ -617,7 +619,7 @@ static int read_segment(Header *header, int code, const uint8_t *at, const uint8
         if (size != 2) return UNSUPPORTED;
         header->restart_interval = be16(at);
         return OK;
-    case APP0: /* libjpeg warns of other versions */
+    case APP0: /* libjpeg warns about other versions */
         if (size < 14 || memcmp(at, "JFIF", 5)) return OK;
         header->is_jfif = 1;
         return at[5] == 1 ? OK : UNSUPPORTED;
@@ -628,7 +630,7 @@ static int read_segment(Header *header, int code, const uint8_t *at, const uint8
     }
 }
 
-/* All headers, or those up to the frame's alone. Segments lie within pieces, and so do scans. */
+/* Reads all headers, or (frame_only) those before the first scan. No segment and no scan spans two pieces. */
 static int read_header(Header *header, const Piece *pieces, size_t num_pieces, int frame_only) {
     memset(header, 0, offsetof(Header, scans));
     header->adobe_transform = -1;
@@ -678,7 +680,7 @@ INLINED uint64_t load64(const uint8_t *at) {
     return word;
 }
 
-/* Where a bit is: 8 times its byte's address, and its number. */
+/* Position of a bit: 8 times its byte's address, plus its number in the byte. */
 typedef uint64_t Position;
 
 static inline Position position_of(const uint8_t *at) { return 8 * (uint64_t)(uintptr_t)at; }
@@ -688,7 +690,7 @@ INLINED const uint8_t *byte_at(Position position) { return (const uint8_t *)(uin
 /* At least 57 bits from `position` on. */
 INLINED uint64_t bits_at(Position position) { return load64(byte_at(position)) >> (position & 7); }
 
-/* All 64. */
+/* All 64 bits from `position` on. */
 static inline uint64_t wide_bits_at(Position position) {
     const uint8_t *at = byte_at(position);
     unsigned shift = position & 7;
@@ -720,7 +722,7 @@ typedef struct {
     Position first, end;
 } Segment;
 
-/* A scan's bytes without the zero after each FF (T.81 B.1.1.5), in reversed bits; zeros behind each segment. */
+/* Copies a scan's bytes, bit-reversed and without the zero after each FF (T.81 B.1.1.5). Zeros follow each segment. */
 static uint8_t *unstuff(const ScanHeader *scan, uint8_t *out, Segment *segments) {
     uint8_t *to = out, *first = out;
     const uint8_t *from = scan->data, *end = scan->data_end;
@@ -741,19 +743,19 @@ static uint8_t *unstuff(const ScanHeader *scan, uint8_t *out, Segment *segments)
         from = marker + 1;
     }
     reverse_bytes(out, (size_t)(to - out));
-    memset(to, 0, LONGEST_BLOCK_BYTES); /* a sequential block is looked at when it is through */
+    memset(to, 0, LONGEST_BLOCK_BYTES); /* the end is checked only after a whole sequential block */
     return to;
 }
 
 /* ---- Lanes ----
  *
- * A lane is an AC scan on its way through a chunk's blocks. A step takes one symbol. */
+ * A lane is an AC scan in progress through a chunk's blocks. A step decodes one symbol. */
 
-/* What a step changes; kept in registers. */
+/* State that a step changes; it stays in registers. */
 typedef struct {
     Position position;
     size_t block;
-    uint64_t left; /* of the band: its next position (first passes), or all that is before the lane (refinements) */
+    uint64_t left; /* of the band: its next position (first passes), or a mask of all positions ahead (refinements) */
 } State;
 
 typedef struct {
@@ -763,16 +765,16 @@ typedef struct {
     size_t end_block;
     int16_t *coefs;
     uint64_t *masks;
-    uint64_t band; /* as `left` at a block's beginning */
-    uint64_t behind;          /* of first passes: the position behind the band */
-    uint64_t *corrections;    /* of refinements */
-    int16_t values[4];        /* of refinements, by whether there is one and its sign */
-    uint64_t kept[4];         /* all bits where there is one */
-    int32_t run;              /* blocks to come without symbols */
+    uint64_t band; /* `left` at the beginning of a block */
+    uint64_t behind;          /* first passes: the position behind the band */
+    uint64_t *corrections;    /* refinements */
+    int16_t values[4];        /* refinements: by whether there is a value, and its sign */
+    uint64_t kept[4];         /* refinements: all ones if there is a value */
+    int32_t run;              /* blocks without symbols that follow */
     int is_bad;
 } Lane;
 
-/* The zero at the place in `mask` that `nth` has among its bits: 1 << n, or 0 for none. */
+/* The set bit number n of `mask`, for nth = 1 << n; 0 if `nth` is 0 or there are too few. */
 INLINED uint64_t nth_bit(uint64_t mask, uint64_t nth, int has_pdep) {
 #if defined(__x86_64__)
     if (has_pdep) {
@@ -787,7 +789,7 @@ INLINED uint64_t nth_bit(uint64_t mask, uint64_t nth, int has_pdep) {
     return mask & -mask;
 }
 
-/* Which bit it is; 64 for none. */
+/* The number of the bit; 64 if there is none. */
 INLINED unsigned place_of(uint64_t bit, int has_pdep) {
 #if defined(__x86_64__)
     if (has_pdep) {
@@ -800,7 +802,7 @@ INLINED unsigned place_of(uint64_t bit, int has_pdep) {
     return bit ? (unsigned)__builtin_ctzll(bit) : 64;
 }
 
-/* The low bits of `bits`, at the places of `mask`. */
+/* The low bits of `bits`, deposited at the set bits of `mask`. */
 INLINED uint64_t deposited(uint64_t bits, uint64_t mask, int has_pdep) {
 #if defined(__x86_64__)
     if (has_pdep) {
@@ -817,17 +819,17 @@ INLINED uint64_t deposited(uint64_t bits, uint64_t mask, int has_pdep) {
 
 enum { MOST_BITS_A_STEP = 16 + 14 + 64 };
 
-/* How many steps may be made before the end is looked for again: a few go beyond it, where zeros are. */
+/* Number of steps before the end must be checked again. The last one may pass it, as zeros follow. */
 INLINED uint64_t safe_steps(const Lane *lane, const State *state) {
     if (state->position > lane->end_position) return 0;
     return 1 + (lane->end_position - state->position) / MOST_BITS_A_STEP;
 }
 
-/* A lane that cannot go on is through. */
+/* Marks a lane that cannot go on as bad and finished. */
 INLINED void give_up(Lane *lane, State *state) { lane->is_bad = 1, state->block = lane->end_block; }
 
-/* `word` has the bits from its position on, LOOKUP_BITS of them at least. Returns it without the symbol's; 0: load it
- * again. */
+/* `word` has at least LOOKUP_BITS bits from the position on. Returns it without those of the symbol; 0 means that it
+ * must be loaded again. */
 INLINED uint64_t first_step_in(Lane *lane, State *state, uint64_t word) {
     uint32_t entry = (uint32_t)entry_at(lane->table, FIRST_AC, word);
     if (RARELY(!entry)) {
@@ -840,7 +842,7 @@ INLINED uint64_t first_step_in(Lane *lane, State *state, uint64_t word) {
     state->position += entry & LENGTH, word >>= entry & LENGTH;
     uint64_t k = state->left + (uint8_t)(entry >> MOVE_SHIFT);
     int64_t left = (int64_t)(lane->behind - k);
-    if (RARELY((uint64_t)(left + 127) < 127)) { /* the band ends within it; BEHIND_BLOCK is more */
+    if (RARELY((uint64_t)(left + 127) < 127)) { /* it moves beyond the band; BEHIND_BLOCK would move further */
         if (entry >> HAS_VALUE_SHIFT & 1) give_up(lane, state);
         else state->left = lane->band, state->block++;
         return word;
@@ -859,7 +861,7 @@ INLINED void first_step(Lane *lane, State *state, uint64_t *steps, int has_pdep)
     first_step_in(lane, state, bits_at(state->position));
 }
 
-/* Blocks without symbols, what is left of this one first: corrections alone. */
+/* Passes `count` blocks without symbols, beginning with the rest of this one: only corrections are read. */
 INLINED State refined_run(Lane *lane, State state, int32_t count, int has_pdep) {
     for (; count > 0 && state.block < lane->end_block && state.position <= lane->end_position; count--) {
         uint64_t corrected = lane->masks[state.block] & state.left;
@@ -895,7 +897,7 @@ INLINED void refining_step(Lane *lane, State *state, uint64_t *steps, int has_pd
         state->position += entry & LENGTH;
         int32_t count = 1 + (int32_t)(entry >> VALUE_SHIFT);
         *state = has_pdep ? refined_run_pdep(lane, *state, count) : refined_run_plain(lane, *state, count);
-        *steps = 1; /* it took more bits than a step may */
+        *steps = 1; /* it may have taken more bits than a step does */
         return;
     }
     uint64_t mask = lane->masks[state->block], left = state->left, bits = word >> (entry & LENGTH);
@@ -906,7 +908,7 @@ INLINED void refining_step(Lane *lane, State *state, uint64_t *steps, int has_pd
     lane->corrections[state->block] |= deposited(bits, corrected, has_pdep);
     state->position += count;
     unsigned place = place_of(found, has_pdep);
-    if (RARELY(place & entry >> (REFINES_SHIFT - 6))) { /* no place for a value: both have bit 6 */
+    if (RARELY(place & entry >> (REFINES_SHIFT - 6))) { /* a value without a place: each sets bit 6 */
         give_up(lane, state);
         return;
     }
@@ -918,7 +920,7 @@ INLINED void refining_step(Lane *lane, State *state, uint64_t *steps, int has_pd
     state->left = left | (lane->band & is_done);
 }
 
-/* Both until one is through. */
+/* Runs both lanes until one is finished. */
 #define LANES(name, target, step, other_step, has_pdep)                                  \
     target static void name(Lane *lane, Lane *other) {                                   \
         State a = lane->state, b = other->state;                                         \
@@ -933,7 +935,7 @@ INLINED void refining_step(Lane *lane, State *state, uint64_t *steps, int has_pd
         }                                                                                \
         lane->state = a, other->state = b;                                               \
     }
-/* Alone, what a step waits for is not hidden: bits are kept for the next symbols, rather than loaded for each. */
+/* A lane alone hides no latency, so bits are kept for the next symbols instead of being loaded for each. */
 #define LANE_OF_FIRST(name, target)                                                         \
     target static void name(Lane *lane) {                                                   \
         State a = lane->state;                                                              \
@@ -972,10 +974,10 @@ static int is_open(const Lane *lane) {
 /* ---- Scans ---- */
 
 typedef struct {
-    int16_t *coefs;                    /* [blocks][64], natural order, without the first */
-    uint64_t *masks;                   /* [blocks], bit k: position k of the zigzag order is not zero */
+    int16_t *coefs;                    /* [blocks][64], natural order, without DC */
+    uint64_t *masks;                   /* [blocks], bit k: zigzag position k is not zero */
     int16_t *dc;                       /* [rows][padded] */
-    uint64_t *corrections[MAX_BITS];   /* by bit, [blocks] */
+    uint64_t *corrections[MAX_BITS];   /* by bit position, [blocks] */
 } Slot;
 
 typedef struct {
@@ -983,14 +985,14 @@ typedef struct {
     Table *dc_tables[MAX_COMPONENTS], *ac_tables[MAX_COMPONENTS];
     uint8_t *stream;
     Segment *segments;
-    uint64_t before; /* scans that must have done a chunk before it, as bits */
-    int chunk;       /* the next */
+    uint64_t before; /* bit set of the scans that must finish a chunk first */
+    int chunk;       /* the next one */
     int segment;
     uint64_t position;
     int64_t left;   /* units up to the next restart */
-    int32_t run;    /* blocks to come without symbols (EOBRUN) */
+    int32_t run;    /* blocks without symbols that follow (EOBRUN) */
     int32_t predicted[MAX_COMPONENTS];
-    size_t block, num_blocks; /* of its chunk, of AC scans */
+    size_t block, num_blocks; /* of the chunk (AC scans) */
 } Scan;
 
 typedef struct {
@@ -998,7 +1000,7 @@ typedef struct {
     Scan scans[MAX_SCANS];
     int num_scans;
     Slot slots[NUM_SLOTS][MAX_COMPONENTS];
-    int rows_per_chunk, num_rows, num_chunks, num_shown; /* of MCUs; chunks that are wanted, and through */
+    int rows_per_chunk, num_rows, num_chunks, num_shown; /* rows of MCUs; chunks wanted, and shown */
     int has_pdep;
     Lane lanes[2];
     Scan *of_lane[2];
@@ -1006,13 +1008,13 @@ typedef struct {
     void *memory;
 } Decoder;
 
-/* How many MCU rows a chunk has. */
+/* Number of MCU rows in a chunk. */
 static int rows_of_chunk(const Decoder *decoder, int chunk) {
     int left = decoder->num_rows - chunk * decoder->rows_per_chunk;
     return left < decoder->rows_per_chunk ? left : decoder->rows_per_chunk;
 }
 
-/* Of block rows of a component: the last chunk ends with the image. */
+/* Number of a component's block rows in a chunk. The last chunk ends with the image. */
 static int block_rows_of_chunk(const Decoder *decoder, int chunk, const Component *component) {
     int first = chunk * decoder->rows_per_chunk * component->v;
     int last = first + rows_of_chunk(decoder, chunk) * component->v;
@@ -1024,7 +1026,7 @@ static int is_at_the_end(const Scan *scan) {
     return scan->position <= segment->end && segment->end - scan->position < 8 && scan->run == 0;
 }
 
-/* Before a unit: a new segment where one is due. */
+/* Called before units: begins a new segment where one is due. */
 static int restarted(Scan *scan) {
     if (scan->left > 0) return OK;
     if (!is_at_the_end(scan)) return UNSUPPORTED;
@@ -1036,9 +1038,9 @@ static int restarted(Scan *scan) {
     return OK;
 }
 
-/* The blocks of an MCU, or the one of a scan of one component, and where those of a row lie. */
+/* The blocks of an MCU (a scan of one component has one), and where they are in a row. */
 typedef struct {
-    int count, components[6]; /* of the scan */
+    int count, components[6]; /* numbers within the scan */
     int16_t *dc[6], *coefs[6];
     uint64_t *masks[6];
     int steps[6];
@@ -1063,7 +1065,7 @@ static void blocks_of_row(const Decoder *decoder, const Scan *scan, size_t row, 
     }
 }
 
-/* So many units of a scan of DC alone: its last bits. */
+/* Decodes `count` units of a refining DC scan, one bit per block. */
 static int refine_dc(Scan *scan, Blocks *blocks, size_t count) {
     Position position = scan->position, end = scan->segments[scan->segment].end;
     int low_bit = scan->header->low_bit;
@@ -1078,7 +1080,7 @@ static int refine_dc(Scan *scan, Blocks *blocks, size_t count) {
     return position <= end ? OK : UNSUPPORTED;
 }
 
-/* Its first. Bits are loaded for two blocks at once: 54 at most. */
+/* Decodes `count` units of a first DC scan. Bits are loaded for two blocks at a time: 54 at most. */
 static int decode_dc(Scan *scan, Blocks *blocks, size_t count) {
     Position position = scan->position, end = scan->segments[scan->segment].end;
     int low_bit = scan->header->low_bit;
@@ -1104,7 +1106,7 @@ static int decode_dc(Scan *scan, Blocks *blocks, size_t count) {
     return position <= end && !is_bad ? OK : UNSUPPORTED;
 }
 
-/* So many units of a sequential scan. */
+/* Decodes `count` units of a sequential scan. */
 static int decode_sequential(Scan *scan, Blocks *blocks, size_t count) {
     uint64_t position = scan->position, end = scan->segments[scan->segment].end;
     int32_t is_bad = 0;
@@ -1124,7 +1126,7 @@ static int decode_sequential(Scan *scan, Blocks *blocks, size_t count) {
             for (unsigned k = 1, num_known = 0; k < 64; num_known--) {
                 if (!num_known) word = bits_at(position), num_known = SYMBOLS_A_WORD;
                 entry = entry_at(table, SEQUENTIAL_AC, word);
-                if (RARELY(!entry)) { /* it may have more bits than are known */
+                if (RARELY(!entry)) { /* it may have more bits than are left in `word` */
                     word = bits_at(position), num_known = 1;
                     if (!(entry = long_entry(table, word))) return UNSUPPORTED;
                 }
@@ -1148,7 +1150,7 @@ static int decode_sequential(Scan *scan, Blocks *blocks, size_t count) {
     return is_bad ? UNSUPPORTED : OK;
 }
 
-/* A chunk of a scan that holds DC: sequential, or a pass over DC alone. */
+/* Decodes a chunk of a scan that has DC: sequential, or a pass over DC only. */
 static int decode_units(Decoder *decoder, Scan *scan) {
     const ScanHeader *header = scan->header;
     const Component *only = &decoder->header->components[header->components[0]];
@@ -1170,7 +1172,7 @@ static int decode_units(Decoder *decoder, Scan *scan) {
     return OK;
 }
 
-/* An AC scan into a lane, up to its chunk's end or the next restart. */
+/* Puts an AC scan into a lane, up to the chunk's end or the next restart. */
 static int open_lane(Decoder *decoder, Scan *scan, Lane *lane) {
     const ScanHeader *header = scan->header;
     const Component *component = &decoder->header->components[header->components[0]];
@@ -1203,14 +1205,14 @@ static int close_lane(Scan *scan, const Lane *lane) {
     return OK;
 }
 
-/* A scan is through with a chunk; with the last of the image, nothing may be left. */
+/* Ends a chunk of a scan. After the last chunk of the image, nothing may be left. */
 static int end_chunk(Decoder *decoder, Scan *scan) {
     scan->chunk++, scan->block = 0;
     if (scan->chunk < decoder->num_chunks || decoder->num_rows < decoder->header->mcu_rows) return OK;
     return is_at_the_end(scan) && scan->segment == scan->header->num_segments - 1 ? OK : UNSUPPORTED;
 }
 
-/* The scan that is furthest behind of those that can go on; NULL if all must wait. */
+/* The furthest behind of the scans that can go on; NULL if all must wait. */
 static Scan *next_scan(Decoder *decoder) {
     Scan *found = NULL;
     int limit = decoder->num_shown + NUM_SLOTS;
@@ -1247,7 +1249,7 @@ static void run_lanes(Decoder *decoder) {
     RUN(plain)
 }
 
-/* All scans, until they are through with chunk `num_shown`; some go on ahead of it. */
+/* Runs all scans until they have finished chunk `num_shown`; some run ahead of it. */
 static int decode_chunk(Decoder *decoder) {
     for (;;) {
         for (int i = 0; i < 2; i++) {
@@ -1279,16 +1281,16 @@ static int decode_chunk(Decoder *decoder) {
 
 /* ---- Rows of pixels ---- */
 
-enum { EDGE_BYTES = 64 }; /* before and behind rows of samples */
+enum { EDGE_BYTES = 64 }; /* before and behind each row of samples */
 
-/* A component's samples: two MCU rows, of which the older is still looked at. */
+/* A component's samples: two MCU rows, of which the older one is still needed. */
 typedef struct {
-    int size, width, height; /* of the inverse DCT; in samples */
+    int size, width, height; /* size of the inverse DCT; dimensions in samples */
     int first_block, end_block;
     uint8_t *samples;
     ptrdiff_t stride;
     int ring_rows, levels;
-    int bits[MAX_BITS]; /* that scans refine */
+    int bits[MAX_BITS]; /* bit positions that scans refine */
     int has_ac;
 } Plane;
 
@@ -1299,7 +1301,7 @@ typedef struct {
     ptrdiff_t stride;
 } View;
 
-/* jdmaster.c, jpeg_calc_output_dimensions: the inverse DCT enlarges chroma where it can. */
+/* jdmaster.c, jpeg_calc_output_dimensions: the inverse DCT upsamples chroma where it can. */
 static int idct_size(const Header *header, const Component *component, int smallest) {
     int size = smallest;
     while (size < 8 && header->max_h * smallest % (component->h * size * 2) == 0 &&
@@ -1308,7 +1310,7 @@ static int idct_size(const Header *header, const Component *component, int small
     return size;
 }
 
-/* jdsample.c, jinit_upsampler; rows at which modes that look above or below differ are told apart later. */
+/* jdsample.c, jinit_upsampler. Modes that differ in the row above or below are distinguished later (show_lines). */
 static int upsampling(const View *view, const Header *header) {
     const Plane *chroma = &view->planes[1];
     int smallest = 8 / view->denominator, is_fancy = smallest > 1;
@@ -1327,7 +1329,7 @@ static int is_within(const Header *header, const View *view) {
 
 static int looks_below(const View *view) { return view->mode == H2V2 || view->mode == H1V2_ABOVE; }
 
-/* Which MCU rows and blocks it takes; returns how many MCU rows there are up to its last. */
+/* Finds the MCU rows and blocks that a view needs. Returns the number of MCU rows up to its last. */
 static int open_view(View *view, const Header *header) {
     int smallest = 8 / view->denominator;
     for (int i = 0; i < header->num_components; i++) {
@@ -1336,7 +1338,7 @@ static int open_view(View *view, const Header *header) {
         plane->size = idct_size(header, component, smallest);
         plane->width = ceiling(header->width_px * component->h * plane->size, 8 * header->max_h);
         plane->height = ceiling(header->height_px * component->v * plane->size, 8 * header->max_v);
-        int columns = 8 * header->max_h, step = component->h * plane->size; /* MCU: pixels at full size, samples */
+        int columns = 8 * header->max_h, step = component->h * plane->size; /* MCU width: full-size pixels, samples */
         int first = (int)((int64_t)view->left * view->denominator * step / columns) - 2;
         int end = (int)((int64_t)(view->left + view->columns) * view->denominator * step / columns) + 3;
         plane->first_block = first < 0 ? 0 : first / plane->size;
@@ -1360,7 +1362,7 @@ static inline const uint8_t *line_of(const Plane *plane, int line) {
     return plane->samples + EDGE_BYTES + (ptrdiff_t)(line % plane->ring_rows) * plane->stride;
 }
 
-/* Lines that can be made when MCU row `row` is there. */
+/* Writes the lines that are complete when MCU row `row` is there. */
 static void show_lines(View *view, const Header *header, int row) {
     int end = (row + 1) * view->mcu_px, v = header->num_components == 3 ? view->mcu_px / (view->planes[1].ring_rows / 2) : 1;
     if (looks_below(view) && row < header->mcu_rows - 1) end--;
@@ -1378,7 +1380,7 @@ static void show_lines(View *view, const Header *header, int row) {
     }
 }
 
-/* Corrections of one block, by the levels of its component: a bit more for what is positive, less for what is negative. */
+/* Corrects one block at its component's levels: adds the bit to positive values, subtracts it from negative ones. */
 INLINED void correct_plain(int16_t *coefs, const uint64_t *corrections, const int *bits, int levels, const void *unused) {
     (void)unused;
     for (int i = 0; i < levels; i++) {
@@ -1391,7 +1393,7 @@ INLINED void correct_plain(int16_t *coefs, const uint64_t *corrections, const in
 }
 
 #if defined(__x86_64__)
-/* For every place of a block the byte, and the bit in it, that its zigzag position has in a mask. */
+/* Zigzag position of every place in a block. `Places` has its byte in a mask, and the bit in that byte. */
 static const uint8_t ZIGZAG[64] = {
     0,  1,  5,  6,  14, 15, 27, 28, 2,  4,  7,  13, 16, 26, 29, 42, 3,  8,  12, 17, 25, 30,
     41, 43, 9,  11, 18, 24, 31, 40, 44, 53, 10, 19, 23, 32, 39, 45, 52, 54, 20, 22, 33, 38,
@@ -1403,7 +1405,7 @@ typedef struct {
 static const Places *places_of_bits(void) {
     static Places places;
     static int is_known;
-    if (!__atomic_load_n(&is_known, __ATOMIC_ACQUIRE)) { /* whichever threads come first write the same */
+    if (!__atomic_load_n(&is_known, __ATOMIC_ACQUIRE)) { /* threads that race write the same values */
         for (int i = 0; i < 64; i++) {
             __atomic_store_n(&places.byte[i], (int16_t)(0x8000 | ZIGZAG[i] >> 3), __ATOMIC_RELAXED);
             __atomic_store_n(&places.bit[i], (int16_t)(1 << (ZIGZAG[i] & 7)), __ATOMIC_RELAXED);
@@ -1447,7 +1449,7 @@ WITH_SSE41 INLINED void correct_sse41(int16_t *coefs, const uint64_t *correction
 }
 #endif
 
-/* Blocks as they are: with their DC and corrections. */
+/* Completes blocks with their DC and corrections. */
 #define COMPLETE_BLOCKS(name, target, correct, places)                                                         \
     target static void name(const Plane *plane, const Slot *slot, size_t block, size_t dc, size_t count) {     \
         int16_t *coefs = slot->coefs + block * 64;                                                             \
@@ -1468,7 +1470,7 @@ static void complete_blocks(const Plane *plane, const Slot *slot, size_t block, 
     BY_PATH(complete_blocks, plane, slot, block, dc, count);
 }
 
-/* One MCU row of a chunk, the `row`-th of the image, as samples and pixels. */
+/* Turns one MCU row of a chunk, number `row` of the image, into samples and pixels. */
 static void show_row(Decoder *decoder, View *view, int row, int row_of_chunk) {
     const Header *header = decoder->header;
     const Slot *slots = decoder->slots[row / decoder->rows_per_chunk % NUM_SLOTS];
@@ -1491,7 +1493,7 @@ static void show_row(Decoder *decoder, View *view, int row, int row_of_chunk) {
 
 /* ---- Memory ---- */
 
-/* Given out in order; without memory, counted. */
+/* Memory that is handed out in order. Without memory, bytes are only counted. */
 typedef struct {
     uint8_t *memory;
     size_t used;
@@ -1552,7 +1554,7 @@ static void open_scan(const Header *header, Scan *scan) {
     scan->left = of->restart_interval ? of->restart_interval : INT64_MAX;
 }
 
-/* The scans that count: at size 1, of a block its mean alone is looked at. */
+/* Chooses the scans that matter: at size 1, only DC is needed. */
 static void choose_scans(Decoder *decoder, View *view) {
     const Header *header = decoder->header;
     for (int i = 0; i < header->num_scans; i++) {
@@ -1579,7 +1581,7 @@ static void choose_scans(Decoder *decoder, View *view) {
     }
 }
 
-/* Forget a chunk that was shown: its room is for another. */
+/* Clears a chunk that was shown, so that its memory can be reused. */
 static void clear_slot(Decoder *decoder, const View *view, Slot *slots) {
     for (int i = 0; i < decoder->header->num_components; i++) {
         const Component *component = &decoder->header->components[i];
@@ -1592,7 +1594,7 @@ static void clear_slot(Decoder *decoder, const View *view, Slot *slots) {
     }
 }
 
-/* Whether a CPU has pdep that is fast: AMD's has not before Zen 3 (family 19h). */
+/* Whether the CPU has a fast pdep. AMD's is slow before Zen 3 (family 19h). */
 static int find_pdep(void) {
     const char *wanted = getenv("PCR_EXP_BITS");
 #if defined(__x86_64__)
@@ -1607,13 +1609,13 @@ static int find_pdep(void) {
 }
 
 static int has_fast_pdep(void) {
-    static int known = -1; /* whichever thread comes first writes the same */
+    static int known = -1; /* threads that race write the same value */
     int found = __atomic_load_n(&known, __ATOMIC_RELAXED);
     if (found < 0) __atomic_store_n(&known, found = find_pdep(), __ATOMIC_RELAXED);
     return found;
 }
 
-/* What is done with every chunk when it is through. */
+/* Callback for every finished chunk. */
 typedef void (*Shown)(Decoder *, View *, int chunk, void *);
 
 static int decode_all(const Header *header, View *view, Shown shown, void *context) {
@@ -1661,7 +1663,7 @@ static void show_chunk(Decoder *decoder, View *view, int chunk, void *context) {
     }
 }
 
-/* All blocks, [rows][columns][64] of each component, for tests and statistics. */
+/* Copies all blocks, [rows][columns][64] of each component, for tests and statistics. */
 static void copy_chunk(Decoder *decoder, View *view, int chunk, void *context) {
     int16_t **out = context;
     for (int i = 0; i < decoder->header->num_components; i++) {
@@ -1677,12 +1679,12 @@ static void copy_chunk(Decoder *decoder, View *view, int chunk, void *context) {
     }
 }
 
-/* ---- For others ---- */
+/* ---- Exported functions ---- */
 
-/* Whether both halves, this file and the Python beside it, speak of the same functions. */
+/* Version of the exported functions, which decoder.py compares with its own. */
 EXPORTED int pcr_decoder_version(void) { return 2; }
 
-/* Which ways are taken on this machine, for pixels and for bits. */
+/* The code paths in use on this machine, for pixels and for bits. */
 EXPORTED const char *pcr_decoder_paths(void) {
     static const char *const names[2][5] = {
         {"", "plain, plain", "sse41, plain", "avx2, plain", "neon, plain"},
@@ -1691,8 +1693,8 @@ EXPORTED const char *pcr_decoder_paths(void) {
     return names[has_fast_pdep()][simd_path()];
 }
 
-/* out: height, width, and the width of an MCU in pixels; whether quantisers have 16 bits; the number of components;
- * then for each its quantisation table, block rows and blocks per row. */
+/* out: height, width, and the width of an MCU in pixels; whether any quantisers have 16 bits; the number of components;
+ * then, for each, its quantisation table, block rows and blocks per row. */
 EXPORTED int pcr_decoder_frame(const Piece *pieces, size_t num_pieces, int32_t *out) {
     Header header;
     if (read_header(&header, pieces, num_pieces, 1) != OK) return UNSUPPORTED;
@@ -1709,8 +1711,8 @@ EXPORTED int pcr_decoder_frame(const Piece *pieces, size_t num_pieces, int32_t *
     return OK;
 }
 
-/* RGB [rows, columns, 3], `stride` bytes from row to row: a rectangle of the image at 1/denominator of its size,
- * rounded up. If `bits` [components][64] are given, of a file whose scans bring just these, as `Component.bits`. */
+/* Decodes a rectangle of the image at 1/denominator of its size (rounded up) to RGB [rows, columns, 3], `stride` bytes
+ * from row to row. If `bits` [components][64] is given, `Component.bits` after all scans must equal it. */
 EXPORTED int pcr_decoder_decode(const Piece *pieces, size_t num_pieces, int denominator, int top, int left, int rows,
                                 int columns, uint8_t *pixels, ptrdiff_t stride, const int8_t *bits) {
     Header header;
@@ -1723,7 +1725,7 @@ EXPORTED int pcr_decoder_decode(const Piece *pieces, size_t num_pieces, int deno
     return decode_all(&header, &view, show_chunk, NULL);
 }
 
-/* int16 [rows, columns, 64] of blocks of each component, in natural order: those that `pcr_decoder_frame` counts. */
+/* Writes int16 [rows, columns, 64] for each component, in natural order: the blocks that `pcr_decoder_frame` counts. */
 EXPORTED int pcr_decoder_coefficients(const Piece *pieces, size_t num_pieces, int16_t *const *out) {
     Header header;
     if (read_header(&header, pieces, num_pieces, 0) != OK) return UNSUPPORTED;
@@ -1736,12 +1738,12 @@ EXPORTED int pcr_decoder_coefficients(const Piece *pieces, size_t num_pieces, in
 #else
 /* ==== From blocks to pixels, in vectors ====
  *
- * VECTOR: 8 or 16 lanes of 16 bits, 1 or 2 blocks; HALF: as many bits in lanes of 32. */
+ * VECTOR: 8 or 16 lanes of 16 bits, for 1 or 2 blocks. HALF: the same number of bits in lanes of 32. */
 
 #define INLINE static inline __attribute__((always_inline)) TARGET
 
 typedef struct {
-    HALF lo, hi; /* of every 8 lanes the lower and the upper 4 */
+    HALF lo, hi; /* the lower and the upper 4 of every 8 lanes */
 } P(Wide);
 #define Wide P(Wide)
 
@@ -1752,7 +1754,7 @@ INLINE VECTOR P(load_rows)(const int16_t *a, const int16_t *b) {
     return _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128((const __m128i *)a)),
                                    _mm_loadu_si128((const __m128i *)b), 1);
 }
-INLINE VECTOR P(repeated)(const void *at) { return _mm256_castps_si256(_mm256_broadcast_ps(at)); } /* of memory, any */
+INLINE VECTOR P(repeated)(const void *at) { return _mm256_castps_si256(_mm256_broadcast_ps(at)); } /* any 128 bits */
 INLINE VECTOR P(load_u8)(const uint8_t *at) { return _mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i *)at)); }
 INLINE int P(is_any)(VECTOR a, VECTOR b) { return !_mm256_testz_si256(a, b); }
 INLINE void P(store_8)(VECTOR rows, uint8_t *a, uint8_t *b, ptrdiff_t stride) {
@@ -1812,7 +1814,7 @@ INLINE Wide P(products)(VECTOR a, VECTOR b, int k, int l) { /* a * k + b * l */
     HALF both = MM(set1_epi32)((int32_t)((uint32_t)l << 16 | (uint16_t)k));
     return (Wide){MM(madd_epi16)(P(zip_lo)(a, b), both), MM(madd_epi16)(P(zip_hi)(a, b), both)};
 }
-/* 16 pixels a lane, even columns and odd ones of each channel. */
+/* 16 pixels per 128 bits, from the even and the odd columns of each channel. */
 INLINE void P(write_rgb)(const VECTOR even[3], const VECTOR odd[3], uint8_t *out) {
     VECTOR spread[3], mixed[3], is_first = P(repeated)(IS_FIRST), is_second = P(repeated)(IS_SECOND);
     for (int i = 0; i < 3; i++)
@@ -1870,7 +1872,7 @@ INLINE Wide P(products)(VECTOR a, VECTOR b, int k, int l) { /* a * k + b * l */
     return (Wide){vmlal_n_s16(vmull_n_s16(vget_low_s16(a), first), vget_low_s16(b), second),
                   vmlal_high_n_s16(vmull_high_n_s16(a, first), b, second)};
 }
-/* 16 pixels, even columns and odd ones of each channel. */
+/* 16 pixels, from the even and the odd columns of each channel. */
 INLINE void P(write_rgb)(const VECTOR even[3], const VECTOR odd[3], uint8_t *out) {
     uint8x16x3_t all;
     for (int i = 0; i < 3; i++) {
@@ -1884,7 +1886,7 @@ INLINE void P(write_rgb)(const VECTOR even[3], const VECTOR odd[3], uint8_t *out
 INLINE Wide P(sums)(Wide a, Wide b) { return (Wide){P(add)(a.lo, b.lo), P(add)(a.hi, b.hi)}; }
 INLINE Wide P(differences)(Wide a, Wide b) { return (Wide){P(sub)(a.lo, b.lo), P(sub)(a.hi, b.hi)}; }
 
-/* As `islow` above, before the shift by `bits`; is_short: in[4] to in[7] are 0, and constants are joined. */
+/* Like `islow` above, before the shift by `bits`. is_short: in[4] to in[7] are 0, and constants are combined. */
 INLINE void P(islow)(const VECTOR *in, int is_short, int bits, Wide out[8]) {
     Wide mean, half, slow, fast, odd[4];
     if (is_short) {
@@ -1908,8 +1910,8 @@ INLINE void P(islow)(const VECTOR *in, int is_short, int bits, Wide out[8]) {
     for (int i = 0; i < 4; i++) out[i] = P(sums)(even[i], odd[i]), out[7 - i] = P(differences)(even[i], odd[i]);
 }
 
-/* `rounds` perfect shuffles of 8 * count lanes (of every block): each turns the bits of a lane's place by one, so that
- * three transpose 8 x 8. */
+/* `rounds` perfect shuffles of 8 * count lanes (of every block). Each rotates the bits of a lane's index by one, so
+ * that three of them transpose 8 x 8. */
 INLINE void P(shuffle)(VECTOR *v, int count, int rounds) {
     for (VECTOR next[8]; rounds > 0; rounds--) {
         for (int i = 0; i < count / 2; i++) {
@@ -1920,15 +1922,15 @@ INLINE void P(shuffle)(VECTOR *v, int count, int rounds) {
     }
 }
 
-/* Rows of LANES blocks, dequantised; 0 where the first pass may wrap, which is left to plain C. */
+/* Dequantises rows of LANES blocks. Returns 0 if the first pass may wrap, which is left to plain C. */
 INLINE int P(dequantised)(const int16_t *a, const int16_t *b, const Quantiser *quantiser, int num_rows, VECTOR *rows) {
     for (int i = 0; i < num_rows; i++)
         rows[i] = P(times)(P(load_rows)(a + 8 * i, b + 8 * i), P(repeated)(quantiser->q + 8 * i));
     return !P(is_any)(P(plus)(rows[0], P(all)(0x2000)), P(all)(0xC000));
 }
 
-/* LANES blocks at size 8. Without columns 4 to 7 (is_narrow) the first pass has half the lanes and the second half the
- * terms; is_low: without rows 4 to 7. */
+/* LANES blocks at size 8. is_narrow: columns 4 to 7 are 0, so the first pass has half the lanes, and the second half
+ * the terms. is_low: rows 4 to 7 are 0. */
 INLINE int P(idct_8x8)(const int16_t *a, const int16_t *b, const Quantiser *quantiser, int is_narrow, int is_low,
                        uint8_t *out_a, uint8_t *out_b, ptrdiff_t stride) {
     VECTOR v[8], bytes[4], next[4];
@@ -1957,7 +1959,7 @@ INLINE int P(idct_8x8)(const int16_t *a, const int16_t *b, const Quantiser *quan
     return 1;
 }
 
-/* The end of `reduced_to_4`, of its four sums of products. */
+/* The end of `reduced_to_4`, from its four sums of products. */
 INLINE void P(reduced_to_4)(HALF mean, HALF slow, HALF inner, HALF outer, int bits, HALF out[4]) {
     mean = P(add_all)(mean, 1 << (bits - 1));
     HALF far = P(add)(mean, slow), near = P(sub)(mean, slow);
@@ -1965,7 +1967,7 @@ INLINE void P(reduced_to_4)(HALF mean, HALF slow, HALF inner, HALF outer, int bi
     out[2] = P(sub)(near, inner), out[3] = P(sub)(far, outer);
 }
 
-/* LANES blocks at size 4; is_low: of their 4 x 4 lowest frequencies alone. */
+/* LANES blocks at size 4. is_low: only their 4 x 4 lowest frequencies are nonzero. */
 INLINE int P(idct_4x4)(const int16_t *a, const int16_t *b, const Quantiser *quantiser, int is_low, uint8_t *out_a,
                        uint8_t *out_b, ptrdiff_t stride) {
     VECTOR v[8];
@@ -1984,7 +1986,7 @@ INLINE int P(idct_4x4)(const int16_t *a, const int16_t *b, const Quantiser *quan
     P(reduced_to_4)(mean.hi, slow.hi, inner.hi, outer.hi, 12, hi);
     for (int i = 0; i < (is_low ? 2 : 4); i++)
         v[i] = is_low ? P(narrowed)(lo[2 * i], lo[2 * i + 1], 12) : P(narrowed)(lo[i], hi[i], 12);
-    P(shuffle)(v, is_low ? 2 : 4, 2); /* two columns in each, of 4 rows */
+    P(shuffle)(v, is_low ? 2 : 4, 2); /* two columns of 4 rows in each */
     HALF evens = P(products)(v[1], is_low ? v[1] : v[3], 15137, is_low ? 0 : -6270).lo;
     HALF inners = P(products)(v[0], v[1], 8697, -17799).hi, outers = P(products)(v[0], v[1], 20995, 7373).hi;
     if (!is_low) {
@@ -2003,7 +2005,7 @@ INLINE int P(idct_4x4)(const int16_t *a, const int16_t *b, const Quantiser *quan
     return 1;
 }
 
-/* Blocks are sorted by how much there is to do, and those alike go through together. */
+/* Sorts blocks by the amount of work, and processes those of a kind together. */
 INLINE void P(idct_blocks)(const int16_t *coefs, const uint64_t *masks, size_t count, const Quantiser *quantiser,
                            int size, uint8_t *out, ptrdiff_t stride) {
     enum { FLAT, LOW, NARROW, ANY };
@@ -2018,7 +2020,7 @@ INLINE void P(idct_blocks)(const int16_t *coefs, const uint64_t *masks, size_t c
         idct_flat(coefs[64 * i], quantiser->q[0], size, out + size * i, stride);
     }
     for (int kind = LOW; kind <= ANY; kind++) {
-        if (num[kind]) alike[kind][num[kind]] = alike[kind][num[kind] - 1]; /* beside the last of an odd number */
+        if (num[kind]) alike[kind][num[kind]] = alike[kind][num[kind] - 1]; /* pairs with the last of an odd number */
         for (size_t n = 0; n < num[kind]; n += LANES) {
             size_t i = alike[kind][n], j = alike[kind][n + LANES - 1];
             const int16_t *a = coefs + 64 * i, *b = coefs + 64 * j;
@@ -2036,7 +2038,7 @@ INLINE void P(idct_blocks)(const int16_t *coefs, const uint64_t *masks, size_t c
     }
 }
 
-/* As idct_row_plain, at sizes 8 and 4. */
+/* Like idct_row_plain, at sizes 8 and 4. */
 TARGET static void P(idct_row)(const int16_t *coefs, const uint64_t *masks, size_t count, const Quantiser *quantiser,
                                int size, uint8_t *out, ptrdiff_t stride) {
     for (size_t i = 0; i < count; i += MOST_BLOCKS) {
@@ -2046,7 +2048,7 @@ TARGET static void P(idct_row)(const int16_t *coefs, const uint64_t *masks, size
     }
 }
 
-/* As chroma_at, less 128, of 8 * LANES pairs of columns from an even one on. */
+/* Like chroma_at minus 128, for 8 * LANES pairs of columns from an even one on. */
 INLINE void P(chroma)(const uint8_t *const rows[2], int mode, size_t x, VECTOR *even, VECTOR *odd) {
     const uint8_t *near = rows[0] + x / 2, *far = rows[1] + x / 2;
     VECTOR low = P(all)(255), v[3];
@@ -2061,7 +2063,7 @@ INLINE void P(chroma)(const uint8_t *const rows[2], int mode, size_t x, VECTOR *
         evens = P(plus)(P(plus)(evens, evens), P(plus)(evens, P(masked)(b, low)));
         odds = P(plus)(P(plus)(odds, odds), P(plus)(odds, P(odd_bytes)(b)));
         *even = P(shifted)(P(plus)(evens, bias), 2), *odd = P(shifted)(P(plus)(odds, bias), 2);
-    } else { /* the sample before, the one here, the one behind */
+    } else { /* the samples before, here and behind */
         for (int i = 0; i < 3; i++) {
             v[i] = P(load_u8)(near + i - 1);
             if (mode == H2V2) v[i] = P(plus)(P(plus)(v[i], v[i]), P(plus)(v[i], P(load_u8)(far + i - 1)));
@@ -2073,7 +2075,7 @@ INLINE void P(chroma)(const uint8_t *const rows[2], int mode, size_t x, VECTOR *
     }
 }
 
-/* jdcolor.c: what its tables have is x + (x * 13173 rounded) and 2 x - (x * 7471 rounded) for all of -128..127. */
+/* jdcolor.c: its tables have x + (x * 13173 rounded) and 2 x - (x * 7471 rounded) for all x in -128..127. */
 INLINE void P(rgb)(VECTOR y, VECTOR cb, VECTOR cr, VECTOR out[3]) {
     Wide green = P(products)(cb, cr, -22554, 65536 - 46802);
     out[0] = P(plus)(P(plus)(y, cr), P(scaled)(cr, 13173));

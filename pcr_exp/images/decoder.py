@@ -1,9 +1,9 @@
-"""JPEGs by `decoder.c`: libjpeg-turbo's pixels without block smoothing, progressive files far sooner.
+"""Decodes JPEGs with `decoder.c` to libjpeg-turbo's unsmoothed pixels, progressive files much faster.
 
-The library is built where the package is installed, if there is a C compiler. Without it, libturbojpeg
-decodes, to the same pixels. It calls no Python: one file serves all versions. Environment variables force one
-of its paths where the machine has it: `PCR_EXP_SIMD` (avx2, sse41, neon, plain) and `PCR_EXP_BITS` (pdep,
-plain).
+The library is built when the package is installed, if there is a C compiler. Without it, libturbojpeg decodes
+to the same pixels. It does not use Python's C API, so one file serves all Python versions. Environment
+variables force a code path if the machine supports it: `PCR_EXP_SIMD` (avx2, sse41, neon, plain) and
+`PCR_EXP_BITS` (pdep, plain).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pcr_exp.images.smoothing import Prefix
 from pcr_exp.system.c_library import built_library, load_own, opened
 
 VERSION = 2
-"""`pcr_decoder_version` of the library that these types are of."""
+"""The `pcr_decoder_version` that the ctypes declarations here match."""
 _MAX_COMPONENTS = 3
 
 
@@ -34,7 +34,7 @@ class _Piece(ctypes.Structure):
 
 
 class _File(ctypes.Structure):
-    """The same, of all bytes: as a field it holds on to them, and no array is made."""
+    """A piece that is a whole file in `bytes`: the field keeps them alive without creating an array."""
 
     _fields_ = (("bytes", ctypes.c_char_p), ("size", ctypes.c_size_t))
 
@@ -54,25 +54,25 @@ _FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
 
 
 class Layout(NamedTuple):
-    """What a file's headers say, up to its first scan."""
+    """Contents of a file's headers, up to its first scan."""
 
     frame: Frame
     tables: tuple[int, ...]
-    """For every component, the number of its quantisation table; luma comes first."""
+    """Number of each component's quantisation table; luma comes first."""
     blocks: tuple[tuple[int, int], ...]
-    """For every component, its rows and columns of blocks."""
+    """Rows and columns of blocks of each component."""
     has_wide_tables: bool
-    """Whether quantisers have 16 bits."""
+    """Whether any quantisers have 16 bits."""
 
 
 class JpegDecoder:
     """The shared library at `path`; its calls release the GIL.
 
-    Files come as a buffer, or as several that are not joined; then no header and no scan may lie in two.
+    Files are passed as one buffer or as a sequence of buffers. No header and no scan may span two buffers.
 
     Raises:
         OSError: it cannot be loaded.
-        AttributeError: it lacks the calls, or is of another version.
+        AttributeError: it lacks the calls, or has another version.
     """
 
     is_exact = True
@@ -84,9 +84,9 @@ class JpegDecoder:
 
     @functools.lru_cache(maxsize=256)  # noqa: B019  # one for each prefix that is read; there is one library
     def only(self, prefix: Prefix) -> JpegDecoder:
-        """The same for files alone that hold what `prefix` says; it leaves others to libjpeg.
+        """Return a decoder for files with exactly the bits of `prefix`; others are left to libjpeg.
 
-        Where damage hides a scan, libjpeg smooths what is left.
+        If damage hides a scan, libjpeg smooths what is left.
         """
         found = copy.copy(self)
         bits = bytes(bit & 0xFF for bits in prefix.bits for bit in bits)
@@ -95,14 +95,14 @@ class JpegDecoder:
 
     @property
     def paths(self) -> str:
-        """Which ways it takes on this machine, for pixels and for bits."""
+        """The code paths in use on this machine, for pixels and for bits."""
         return str(self._library.pcr_decoder_paths().decode())
 
     def read_layout(self, jpeg: Buffer | Sequence[Buffer]) -> Layout:
-        """What the headers say.
+        """Parse the headers up to the first scan.
 
         Raises:
-            ImageError: it is no file as `decoder.c` reads them; it may be a good one.
+            ImageError: `decoder.c` does not support the file, which may still be valid.
         """
         height, width, mcu_width, is_wide, count, *of_components = self._read_header(jpeg)
         of_components = of_components[: 3 * count]
@@ -110,7 +110,7 @@ class JpegDecoder:
         return Layout(Frame(height, width, mcu_width), tuple(of_components[::3]), blocks, bool(is_wide))
 
     def read_frame(self, jpeg: Buffer | Sequence[Buffer]) -> Frame:
-        """The image's size. Raises as `read_layout` does."""
+        """Return the image's size and MCU width. Raises as `read_layout` does."""
         return Frame(*self._read_header(jpeg)[:3])
 
     def _read_header(self, jpeg: Buffer | Sequence[Buffer]) -> list[int]:
@@ -128,22 +128,22 @@ class JpegDecoder:
         columns: int,
         out: Pixels | None = None,
     ) -> Pixels:
-        """uint8 [rows, columns, 3] RGB: a rectangle in pixels at 1/denominator of the size, rounded up.
+        """Decode a rectangle at 1/denominator of the size (rounded up) to uint8 [rows, columns, 3] RGB.
 
-        Scans are read up to the rectangle's last row: damage behind it is not seen. (In records it is: their
-        checksums are compared before anything is decoded.)
+        Scans are read up to the rectangle's last row, so damage beyond it is not noticed. (In records it is:
+        their checksums are compared before anything is decoded.)
 
         Args:
-            jpeg: The file; a prefix of a progressive one's scans is whole if the end-of-image marker follows.
+            jpeg: The file; for progressive ones, a prefix of the scans and an end-of-image marker suffice.
             denominator: 1, 2, 4 or 8.
             top: First row, at that scale.
-            left: First column.
-            rows: How many rows.
-            columns: How many columns.
-            out: Where they go, rows anywhere and what is in them side by side; new memory if not given.
+            left: First column, at that scale.
+            rows: Number of rows.
+            columns: Number of columns.
+            out: Destination. Rows may have any stride, but each is contiguous. New memory if not given.
 
         Raises:
-            ImageError: libjpeg should say what is wrong with the file, or is needed for it.
+            ImageError: the file is damaged, or not supported here; it is left to libjpeg.
         """
         if out is None:
             out = np.empty((rows, columns, 3), dtype=np.uint8)
@@ -163,7 +163,7 @@ class JpegDecoder:
         return out
 
     def read_coefficients(self, jpeg: Buffer | Sequence[Buffer]) -> list[npt.NDArray[np.int16]]:
-        """Quantised coefficients, int16 [rows, columns, 8, 8] of blocks, for every component.
+        """Read every component's quantised coefficients, int16 [block rows, block columns, 8, 8].
 
         Raises:
             ImageError: as `decode` does.
@@ -176,14 +176,12 @@ class JpegDecoder:
 
 
 def _address(array: Pixels) -> int:
-    address: int = array.__array_interface__["data"][
-        0
-    ]  # `.ctypes` is Python: slow where others used the cache
+    address: int = array.__array_interface__["data"][0]  # `.ctypes` runs Python: slow with a cold CPU cache
     return address
 
 
 def _pieces(jpeg: Buffer | Sequence[Buffer]) -> tuple[Any, int]:
-    """An array of pieces, which holds on to what it points to, and their number."""
+    """Return an array of pieces, which keeps the buffers alive, and their number."""
     if isinstance(jpeg, bytes):
         return ctypes.byref(_File(jpeg, len(jpeg))), 1
     buffers = [jpeg] if isinstance(jpeg, Buffer) else jpeg
@@ -208,16 +206,16 @@ def _check(status: int) -> None:
 
 
 def library_path() -> str | None:
-    """The library that was built with the package; None where there was no compiler."""
+    """Return the path of the library built with the package; None if there was no compiler."""
     return built_library("pcr_exp.images._decoder")
 
 
 @functools.cache
 def find_decoder() -> JpegDecoder | None:
-    """The library that was built with the package, if it was, and is of this version.
+    """Return the library built with the package; None if there is none, or it has another version.
 
-    None as well where its pixels would be plain C's: libjpeg-turbo's own SIMD is sooner there. It is used all
-    the same if `PCR_EXP_SIMD` asks for it.
+    Also None if it would compute pixels in plain C, because libjpeg-turbo's SIMD code is faster. The variable
+    `PCR_EXP_SIMD` overrides this.
     """
     found = opened(library_path(), JpegDecoder)
     if found is not None and found.paths.startswith("plain") and "PCR_EXP_SIMD" not in os.environ:

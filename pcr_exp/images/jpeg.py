@@ -1,7 +1,7 @@
-"""JPEG files as bytes: their marker segments, their scans, and the pieces that scan groups hold.
+"""JPEG files as bytes: marker segments, scans, and the pieces that scan groups hold.
 
-Terms and markers follow ITU-T T.81. Everything here is a pure function that reads headers by their
-stated lengths: searching for a marker's bytes would find those of an EXIF thumbnail.
+Terms and markers follow ITU-T T.81. All functions are pure, and find segments by their stated lengths.
+Searching for a marker's bytes would also find those of an EXIF thumbnail.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ EOI = b"\xff\xd9"
 _EOI_CODE = 0xD9
 _SOS_CODE = 0xDA
 MAX_SCANS = 64
-"""Programs write 18 at most; a file of 10 kB can hold thousands."""
+"""Programs write at most 18; a file of 10 kB can hold thousands."""
 PROGRESSIVE_CODE = 0xC2
 _FRAME_CODES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 """SOF0..SOF15: all of C0..CF but DHT, JPG and DAC."""
@@ -37,7 +37,7 @@ UPRIGHT = 1
 _FILL = re.compile(rb"\xff*")
 _SOS = re.compile(rb"\xff\xda")
 _SHORT_FILE_BYTES = 20_000
-"""From here on a pattern takes longer than arrays do: twice as long in a file of 100 kB."""
+"""From this size on, a regular expression is slower than NumPy: it takes twice as long at 100 kB."""
 _END_OF_ENTROPY_DATA = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")
 """A marker that is not a stuffed FF (00), a restart (D0..D7) or a fill byte (FF)."""
 
@@ -48,7 +48,7 @@ class Segment(NamedTuple):
     code: int
     start: int
     payload: int
-    """Where the bytes after the length field begin."""
+    """Offset of the bytes after the length field."""
     end: int
 
 
@@ -64,7 +64,7 @@ class Frame(NamedTuple):
 
 
 class JpegHeader(NamedTuple):
-    """A file's frame, and how many scans the file holds."""
+    """Summary of a file's frame, and its number of scans."""
 
     width_px: int
     height_px: int
@@ -74,10 +74,10 @@ class JpegHeader(NamedTuple):
 
 
 def segments(jpeg: Buffer) -> Iterator[Segment]:
-    """Walk from the segment after SOI to EOI, both without gaps; bytes after EOI are not looked at.
+    """Yield all segments after SOI, up to and including EOI, without gaps. Bytes after EOI are ignored.
 
     Raises:
-        ImageError: the bytes are not a JPEG, are damaged, or end before EOI. Raised when the walk gets there.
+        ImageError: the bytes are not a JPEG, are damaged, or end before EOI. Raised on reaching that place.
     """
     if jpeg[: len(SOI)] != SOI:
         raise ImageError("not a JPEG: it does not begin with FF D8")
@@ -85,7 +85,7 @@ def segments(jpeg: Buffer) -> Iterator[Segment]:
     while True:
         start = position
         if start + 2 < size and jpeg[start] == 0xFF != jpeg[start + 1]:
-            position = start + 1  # as almost always: no fill bytes, for which a pattern would be tried
+            position = start + 1  # the usual case: no fill bytes, so no regular expression
         else:
             position = _FILL.match(jpeg, start).end()  # type: ignore[union-attr]  # matches nothing, too
         if position >= size:
@@ -118,7 +118,7 @@ def segments(jpeg: Buffer) -> Iterator[Segment]:
 
 
 def read_frame(jpeg: Buffer) -> Frame:
-    """The frame header; nothing after it is looked at. Raises ImageError if a scan comes first."""
+    """Return the frame header, reading nothing after it. Raises ImageError if a scan comes first."""
     for segment in segments(jpeg):
         if segment.code in _FRAME_CODES:
             return _parse_frame(jpeg, segment)
@@ -128,15 +128,15 @@ def read_frame(jpeg: Buffer) -> Frame:
 
 
 def check_frame(jpeg: Buffer, max_pixels: int) -> Frame:
-    """The frame header of a file that is no larger than decoders should be given.
+    """Return the frame header, having checked that the file is not too large for decoders.
 
     Raises:
-        ImageError: as `read_frame` does; also more pixels than `max_pixels`, or scans than `MAX_SCANS`.
+        ImageError: as `read_frame` does; also for more than `max_pixels` pixels or `MAX_SCANS` scans.
     """
     frame = read_frame(jpeg)
     if frame.width_px * frame.height_px > max_pixels:
         raise ImageError(f"{frame.width_px} x {frame.height_px} pixels are more than max_pixels={max_pixels}")
-    # Almost always few; what looks like a marker may be part of a thumbnail, so many are counted properly.
+    # Usually few. Matches may be part of a thumbnail, so if there are many, real scans are counted.
     if _count_sos(jpeg) > MAX_SCANS:
         num_scans = sum(segment.code == _SOS_CODE for segment in segments(jpeg))
         if num_scans > MAX_SCANS:
@@ -147,7 +147,7 @@ def check_frame(jpeg: Buffer, max_pixels: int) -> Frame:
 
 
 def _count_sos(jpeg: Buffer) -> int:
-    """How often the bytes of an SOS marker come, wherever."""
+    """Count occurrences of an SOS marker's bytes, wherever they are."""
     if len(jpeg) < _SHORT_FILE_BYTES:
         return len(_SOS.findall(jpeg))
     octets = np.frombuffer(jpeg, dtype=np.uint8)
@@ -155,7 +155,7 @@ def _count_sos(jpeg: Buffer) -> int:
 
 
 def read_header(jpeg: bytes) -> JpegHeader:
-    """Size, components, coding and number of scans, from a walk over the whole file.
+    """Read size, components, coding and number of scans from all segments of a file.
 
     Raises:
         ImageError: as `segments` and `read_frame` do.
@@ -167,13 +167,13 @@ def read_header(jpeg: bytes) -> JpegHeader:
 
 
 def split_scans(jpeg: bytes) -> list[bytes]:
-    """Cut a file into one piece per scan, such that `join_pieces` of them is the file.
+    """Cut a file into one piece per scan, such that `join_pieces` restores the file.
 
-    Piece 0 runs from SOI to the end of scan 1; piece i is scan i+1 with the tables (DHT) that stand before
-    its SOS. Segments between the last scan and EOI stay with the last piece. EOI is in no piece.
+    Piece 0 runs from SOI to the end of scan 1. Piece i is scan i+1, with the tables (DHT) before its SOS.
+    Segments between the last scan and EOI belong to the last piece. EOI is in no piece.
 
     Raises:
-        ImageError: as `segments` does; also no scan, or bytes after EOI (they would be lost).
+        ImageError: as `segments` does; also if there is no scan, or bytes follow EOI (they would be lost).
     """
     cuts = [0]
     end = 0
@@ -190,13 +190,13 @@ def split_scans(jpeg: bytes) -> list[bytes]:
 
 
 def group_pieces(pieces: Sequence[bytes], num_groups: int = 10) -> list[bytes]:
-    """Scan i goes to group i; groups without a scan are empty, surplus scans join the last group."""
+    """Put scan i into group i. Groups without a scan are empty; surplus scans join the last group."""
     groups = [*pieces[: num_groups - 1], b"".join(pieces[num_groups - 1 :])]
     return groups + [b""] * (num_groups - len(groups))
 
 
 def join_pieces(pieces: Sequence[Buffer]) -> bytes:
-    """A decodable file from the first pieces of an image: the pieces in order, then EOI."""
+    """Join the first pieces of an image into a decodable file: the pieces in order, then EOI."""
     return b"".join((*pieces, EOI))
 
 
@@ -210,12 +210,12 @@ def _parse_frame(jpeg: Buffer, segment: Segment) -> Frame:
 
 
 def read_orientation(jpeg: bytes) -> int:
-    """The EXIF orientation, by which viewers turn an image and training does not.
+    """Return the EXIF orientation, which viewers apply and training does not.
 
-    1 (upright, also if EXIF says nothing or nonsense) to 8, from the EXIF segment before the first scan.
+    It is 1 (upright; also if EXIF lacks it or is invalid) to 8, from the EXIF segment before the first scan.
 
     EXIF 2.32, section 4.6.2: a TIFF header, then image file directory 0 with 12 bytes per entry.
-    Raises ImageError where the bytes up to there are no JPEG.
+    Raises ImageError if the bytes up to there are not a JPEG.
     """
     for segment in segments(jpeg):
         if segment.code == _SOS_CODE:
@@ -236,6 +236,6 @@ def _from_tiff(tiff: bytes) -> int:
             tag, kind, _, value = struct.unpack_from(f"{order}HHIH", tiff, directory + 2 + 12 * entry)
             if tag == _ORIENTATION_TAG and kind == _SHORT_TYPE:
                 return value if 1 <= value <= 8 else UPRIGHT
-    except struct.error:  # damaged EXIF harms nobody: decoders skip it, and so do we
+    except struct.error:  # damaged EXIF is harmless: decoders skip it, and so do we
         pass
     return UPRIGHT

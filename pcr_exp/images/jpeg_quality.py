@@ -1,4 +1,4 @@
-"""At which quality a JPEG file was written, as far as its quantisation tables tell."""
+"""Estimates the quality at which a JPEG file was written from its quantisation tables."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pcr_exp.errors import ImageError
 from pcr_exp.images.codec import Buffer
 from pcr_exp.images.jpeg import segments
 
-# T.81 table K.1, in zigzag order, as files hold it; libjpeg scales it by the quality.
+# T.81 table K.1, in zigzag order as in files. libjpeg scales it by the quality.
 _LUMA = np.array(
     [
         *(16, 11, 12, 14, 12, 10, 16, 14, 13, 14, 18, 17, 16, 19, 24, 40),
@@ -27,10 +27,10 @@ _LUMA_TABLE = 0
 
 
 def estimate_quality(jpeg: Buffer) -> int:
-    """The libjpeg quality, 1 to 100, whose luma table is nearest to the file's: exact for files of libjpeg.
+    """Return the libjpeg quality (1 to 100) of the luma table nearest to the file's; exact for libjpeg files.
 
     Raises:
-        ImageError: the bytes are no JPEG, or have no luma table before the first scan.
+        ImageError: the bytes are not a JPEG, or have no luma table before the first scan.
     """
     table = _luma_table(jpeg)
     return 1 + int(np.abs(_tables() - table).sum(axis=1).argmin())

@@ -1,7 +1,7 @@
-"""libturbojpeg through ctypes: the lossless transform, and the decoding of a rectangle.
+"""libturbojpeg through ctypes: the lossless transform, and decoding of a rectangle.
 
-The transform goes through the legacy API because 2.1 and 3.x both have it; rectangles need version 3. ctypes
-releases the GIL during calls, so threads work in parallel.
+The transform uses the legacy API because 2.1 and 3.x both have it; rectangles need version 3. ctypes releases
+the GIL during calls, so threads work in parallel.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pcr_exp.system.c_library import load
 
 
 def library_paths() -> Iterator[str]:
-    """Where libturbojpeg may be, best first."""
+    """Yield the paths at which libturbojpeg may be, best first."""
     found = ctypes.util.find_library("turbojpeg")
     if found is not None:
         yield found
@@ -38,7 +38,7 @@ def library_paths() -> Iterator[str]:
 
 
 def pointer(jpeg: Buffer) -> Any:
-    """The address of the bytes, as ctypes passes it; copies them only if they are a view of what is const."""
+    """Return the address of the bytes as a ctypes argument. Only read-only views are copied."""
     if isinstance(jpeg, bytes):
         return jpeg
     view = memoryview(jpeg)
@@ -46,7 +46,7 @@ def pointer(jpeg: Buffer) -> Any:
 
 
 class _Handle:
-    """A handle of a library, destroyed when it is dropped or its thread ends."""
+    """A library handle, destroyed when it is dropped or its thread ends."""
 
     def __init__(self, pointer: int | None, destroy: Callable[[int], None]) -> None:
         if not pointer:
@@ -56,7 +56,7 @@ class _Handle:
 
 
 class _Handles:
-    """One handle per thread; one that has failed is replaced, as it would fail every later call."""
+    """One handle per thread. A handle that failed is replaced, as it would fail every later call."""
 
     def __init__(
         self,
@@ -68,14 +68,14 @@ class _Handles:
         self._of_thread = threading.local()
 
     def get(self) -> int:
-        """This thread's handle."""
+        """Return this thread's handle."""
         handle: _Handle | None = getattr(self._of_thread, "handle", None)
         if handle is None:
             handle = self._of_thread.handle = _Handle(self._make(), self._destroy)
         return handle.pointer
 
     def check(self, status: int) -> None:
-        """Raise ImageError with the library's own text if the last call of this thread has failed."""
+        """Raise ImageError with the library's own message if this thread's last call failed."""
         if status == 0:
             return
         handle: _Handle = self._of_thread.handle
@@ -129,7 +129,7 @@ _TRANSFORM_FUNCTIONS = {
 
 
 class LibTurboJpeg:
-    """The shared library at `path`. OSError: it cannot be loaded; AttributeError: it lacks the calls."""
+    """The shared library at `path`. Raises OSError if it does not load, AttributeError if it lacks calls."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -137,10 +137,10 @@ class LibTurboJpeg:
         self._handles = _Handles(library.tjInitTransform, library.tjDestroy, library.tjGetErrorStr2)
 
     def __call__(self, jpeg: bytes) -> bytes:
-        """The same coefficients in libjpeg's default progressive scans, without APPn and COM markers.
+        """Recode the same coefficients in libjpeg's default progressive scans, without APPn and COM markers.
 
         Raises:
-            ImageError: the library refuses the bytes or warns about them; the message is the library's.
+            ImageError: the library rejects the bytes or warns about them; the message is the library's.
         """
         transform = _Transform(op=_TJXOP_NONE, options=_TJXOPT_PROGRESSIVE | _TJXOPT_COPYNONE)
         buffer, size = ctypes.c_void_p(), ctypes.c_ulong()
@@ -181,7 +181,7 @@ class _ScalingFactor(ctypes.Structure):
 
 
 class Frame(NamedTuple):
-    """An image's size, and the width of its iMCUs, the steps at which rectangles may begin."""
+    """Image size, and iMCU width. libturbojpeg's rectangles begin at multiples of that width."""
 
     height_px: int
     width_px: int
@@ -204,7 +204,7 @@ _DECODE_FUNCTIONS = {
             ctypes.c_void_p,  # source bytes
             ctypes.c_size_t,  # source size
             ctypes.c_void_p,  # destination
-            ctypes.c_int,  # bytes from row to row
+            ctypes.c_int,  # row pitch in bytes
             ctypes.c_int,  # pixel format
         ),
     ),
@@ -212,7 +212,7 @@ _DECODE_FUNCTIONS = {
 
 
 class PartDecoder:
-    """The shared library at `path`. OSError: it cannot be loaded; AttributeError: it is older than 3."""
+    """The shared library at `path`. Raises OSError if it cannot be loaded, AttributeError if older than 3."""
 
     is_exact = False
 
@@ -229,10 +229,10 @@ class PartDecoder:
         self._handles = _Handles(make, library.tj3Destroy, library.tj3GetErrorStr)
 
     def read_frame(self, jpeg: Buffer) -> Frame:
-        """Size and iMCU of a file.
+        """Return the size and iMCU width of a file.
 
         Raises:
-            ImageError: damaged, of four components, or of a subsampling that the library has no name for.
+            ImageError: the file is damaged, has four components, or a subsampling the library does not know.
         """
         handle = self._handles.get()
         self._handles.check(self._library.tj3DecompressHeader(handle, pointer(jpeg), len(jpeg)))
@@ -243,12 +243,12 @@ class PartDecoder:
         return Frame(get(handle, _TJPARAM_JPEGHEIGHT), get(handle, _TJPARAM_JPEGWIDTH), mcu[1])
 
     def decode(self, jpeg: Buffer, denominator: int, top: int, left: int, rows: int, columns: int) -> Pixels:
-        """uint8 [rows, columns, 3] RGB, of the file whose frame was read last in this thread.
+        """Decode to uint8 [rows, columns, 3] RGB. This thread must have called `read_frame` for `jpeg` last.
 
-        The rectangle is in pixels at 1/denominator of the size, and begins where an iMCU does at that scale.
+        The rectangle is in pixels at 1/denominator of the size. It begins where an iMCU does at that scale.
 
         Raises:
-            ImageError: the file is damaged, or there is no such rectangle; the message is the library's.
+            ImageError: the file is damaged, or the rectangle is invalid; the message is the library's.
         """
         library, handle, check = self._library, self._handles.get(), self._handles.check
         check(library.tj3SetScalingFactor(handle, _ScalingFactor(1, denominator)))
@@ -261,7 +261,7 @@ class PartDecoder:
 
 @functools.cache
 def find_part_decoder() -> PartDecoder | None:
-    """The first libturbojpeg that is new enough: the system's, else the one that the wheel ships."""
+    """Return the first libturbojpeg that is new enough, of the system or the wheel; None if neither is."""
     for path in library_paths():
         try:
             return PartDecoder(path)

@@ -1,7 +1,7 @@
 """Multi-scale structural similarity: how much of an image's structure survives.
 
 Z. Wang, E. P. Simoncelli, A. C. Bovik, "Multiscale structural similarity for image quality assessment",
-Asilomar 2003: the scale weights are its calibrated ones; window and constants as in SSIM (Wang et al. 2004).
+Asilomar 2003, with its calibrated scale weights. Window and constants are those of SSIM (Wang et al. 2004).
 """
 
 from __future__ import annotations
@@ -22,34 +22,34 @@ WINDOW_PX = 11
 K1, K2 = 0.01, 0.03
 SETTINGS = {"data_range": 255, "win_size": WINDOW_PX, "win_sigma": 1.5}
 
-# With C1 = (K1 x 255)^2 this large the luminance term of SSIM is 1, and what is left is the product of
-# the contrast and structure terms: all that Wang et al. take from every scale but the coarsest.
+# With C1 = (K1 x 255)^2 this large, the luminance term of SSIM is 1. That leaves the product of the contrast
+# and structure terms, which is all that Wang et al. use of every scale but the coarsest.
 K1_WITHOUT_LUMINANCE = 1e6
 
 
 @dataclass(frozen=True, slots=True)
 class MsSsim:
-    """A similarity in [0, 1] (1: the same image) and over how many scales it was taken."""
+    """A similarity in [0, 1] (1: identical images), and the number of scales it covers."""
 
     value: float
     num_scales: int
 
 
 def ms_ssim(reference: np.ndarray, image: np.ndarray) -> MsSsim:
-    """MS-SSIM of `image` against `reference`, both uint8 [H, W, 3] or both uint8 [H, W].
+    """Return the MS-SSIM of `image` against `reference`, both uint8 [H, W, 3] or both uint8 [H, W].
 
-    Five scales, 11 x 11 Gaussian window of sigma 1.5, K = (0.01, 0.03), data range 255. In colour it is
-    taken of R, G and B on their own and averaged, and only of windows that lie inside the image, as
-    pytorch_msssim does. (torchmetrics averages the channels inside every scale and mirrors the border of the
-    coarsest one: up to 0.005 apart.)
+    Five scales, 11 x 11 Gaussian window of sigma 1.5, K = (0.01, 0.03), data range 255. In colour, it is
+    computed for R, G and B separately and averaged. Only windows inside the image count, as in
+    pytorch_msssim. (torchmetrics averages the channels at every scale and mirrors the border of the coarsest
+    one. Its results differ by up to 0.005.)
 
-    The window must fit into the coarsest scale. Where the short side is below 176 px the coarsest scales are
-    left out and the remaining weights rescaled to the same sum; the result says how many were used. Both
+    The window must fit into the coarsest scale. If the short side is below 176 px, the coarsest scales are
+    dropped and the remaining weights rescaled to the same sum; the result has the number of scales used. Both
     images are cropped at the right and bottom to a multiple of 2 ** (num_scales - 1), so that no
-    implementation's padding of odd sides enters.
+    implementation's padding of odd sides matters.
 
-    (pytorch_msssim has had no release since 2023. On eight ImageNet images piq gives the same values to 2e-5
-    in 2.6 times the time; torchmetrics, apart as said, takes 4 times as long.)
+    (pytorch_msssim has had no release since 2023. On eight ImageNet images, piq gives the same values to
+    within 2e-5 and takes 2.6 times as long; torchmetrics, which differs as above, takes 4 times as long.)
 
     Raises:
         ImageError: the two differ in shape, are not uint8 images, or are smaller than one window.
@@ -65,7 +65,7 @@ def ms_ssim(reference: np.ndarray, image: np.ndarray) -> MsSsim:
 
 
 def scales_that_fit(reference: np.ndarray, image: np.ndarray) -> int:
-    """How many of the five scales are at least one window wide and high; refuses what has none."""
+    """Count the scales, of five, that are at least one window wide and high. Raises ImageError if none is."""
     if reference.shape != image.shape or reference.dtype != np.uint8 or image.dtype != np.uint8:
         given = f"{reference.dtype} {reference.shape} and {image.dtype} {image.shape}"
         raise ImageError(f"MS-SSIM of {given}: wanted two uint8 images of one shape.")
@@ -89,10 +89,10 @@ def _as_batch_of_one(image: np.ndarray, multiple: int) -> Tensor:
 
 
 def _ms_ssim_small(x: Tensor, y: Tensor, num_scales: int) -> Tensor:
-    """MS-SSIM over the finest scales, from the library's SSIM: its MS-SSIM refuses images below 161 px."""
+    """MS-SSIM over the finest scales, by the library's SSIM, as its MS-SSIM rejects images below 161 px."""
     weights = torch.tensor(SCALE_WEIGHTS[:num_scales])
     weights *= sum(SCALE_WEIGHTS) / weights.sum()
-    x, y = x.transpose(0, 1), y.transpose(0, 1)  # channels as the batch: one result for each
+    x, y = x.transpose(0, 1), y.transpose(0, 1)  # channels as the batch: one result per channel
     similarity = torch.ones(len(x))
     for scale, weight in enumerate(weights):
         coarsest = scale == num_scales - 1
@@ -104,7 +104,7 @@ def _ms_ssim_small(x: Tensor, y: Tensor, num_scales: int) -> Tensor:
 
 
 def ssim(reference: np.ndarray, image: np.ndarray) -> float:
-    """SSIM of two uint8 [H, W, 3] or [H, W] images as Wang et al. (2004) define it; at least 11 x 11 px.
+    """SSIM of two uint8 [H, W, 3] or [H, W] images of at least 11 x 11 px, as Wang et al. (2004) define it.
 
     Gaussian window of sigma 1.5 (11 x 11), population covariance, data range 255; channels averaged.
     """

@@ -1,4 +1,4 @@
-"""A part of an image to the size that is wanted."""
+"""Resamples a part of an image to a given size."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ import torch
 from pcr_exp.images.codec import Part, Pixels, Source
 
 _MARGIN_PX = 2
-"""Neighbours that cubic interpolation looks at beyond the pixels it lies between."""
+"""Neighbouring pixels that cubic interpolation reads on each side."""
 _BLOCK_PX = 8
 _SHARPENING = np.array([-0.1, 1.2, -0.1], dtype=np.float32)
-"""Along both axes of what is decoded at 1/8: its pixels are means over blocks, which flattens the image.
+"""Kernel along both axes of images decoded at 1/8, whose pixels are block means, which flattens the image.
 
-For a parabola 1/24 in place of 0.1 would give back what means take; 0.1 gave the best MS-SSIM on photographs.
+For a parabola, 1/24 in place of 0.1 would undo the averaging; 0.1 gave the best MS-SSIM on photographs.
 """
 
 
 def resample(part: Part, out: Pixels, *, antialias: bool, mirrored: bool = False) -> None:
-    """Fill `out`, uint8 [rows, columns, 3], from the part.
+    """Resample the part to fill `out`, uint8 [rows, columns, 3].
 
-    Where the part has at least as many pixels as `out`, its edges are rounded to whole ones: an error of up
-    to half a pixel of `out`. (At full size they are whole.) Nothing beyond them is looked at.
+    If the part has at least as many rows or columns as `out`, its edges are rounded to whole pixels. Along
+    axes that shrink, this is an error of up to half a pixel of `out`. (At full size, edges are whole.) No
+    pixels beyond the edges are read.
 
     Args:
-        part: What is shown, in the pixels that were decoded: what is filtered is the shrinking that is left
-            after decoding at a fraction of the size.
-        out: Is filled.
+        part: In decoded pixels. Filtering covers only the shrinking left after decoding at a smaller size.
+        out: Destination.
         antialias: Filter where `out` has fewer pixels than the part, as Pillow and torchvision do.
-        mirrored: Left and right are exchanged in `out`.
+        mirrored: Swap left and right in `out`.
     """
     if part.rows >= out.shape[0] or part.columns >= out.shape[1] or part.denominator == 1:
         top, bottom = _whole(part.top, part.rows, part.pixels.shape[0])
@@ -44,19 +44,19 @@ def resample(part: Part, out: Pixels, *, antialias: bool, mirrored: bool = False
 
 
 def whole_image(image: Source) -> Pixels:
-    """uint8 [H, W, 3]: all of an image at its full size, at whatever scale it was decoded; may be written."""
+    """Return a whole image at full size, whatever scale it was decoded at: uint8 [H, W, 3], writable."""
     pixels: Pixels = np.empty((image.height_px, image.width_px, 3), dtype=np.uint8)
     resample(image.part(0, 0, image.height_px, image.width_px), pixels, antialias=True)
     return pixels
 
 
 def resize(image: Pixels, out: Pixels, *, antialias: bool) -> None:
-    """Resize `image` to fill `out`, bilinear; a copy if it has the size already.
+    """Resize `image` bilinearly to fill `out`; copy it if it already has that size.
 
-    With `antialias`, each axis that shrinks is filtered over as many pixels as become one, in a triangle.
-    Without, an axis that shrinks to less than half is halved first, as often as needed: bilinear alone would
-    skip pixels there; but between 1 and 2 it looks at some pixels more than at others, and fine patterns
-    come out as coarse ones. Enlarging is the same with and without.
+    With `antialias`, each axis that shrinks is filtered by a triangle scaled to its shrink factor.
+    Without, an axis that shrinks to less than half is halved first, as often as needed, because bilinear
+    interpolation alone would skip pixels. At factors of 1 to 2, it still weights some pixels more than
+    others, so fine patterns turn into coarse ones. Enlarging is the same either way.
     """
     rows, columns = out.shape[:2]
     height, width = image.shape[:2]
@@ -66,7 +66,7 @@ def resize(image: Pixels, out: Pixels, *, antialias: bool) -> None:
         _shrink(image, out)
     else:
         while height > 2 * rows or width > 2 * columns:
-            # At exactly half the size, bilinear is the mean of the pixels that become one.
+            # At exactly half the size, bilinear interpolation is the mean of the pixels that become one.
             height = -(-height // 2) if height > 2 * rows else height
             width = -(-width // 2) if width > 2 * columns else width
             half: Pixels = np.empty((height, width, 3), dtype=np.uint8)
@@ -76,23 +76,23 @@ def resize(image: Pixels, out: Pixels, *, antialias: bool) -> None:
 
 
 def _shrink(image: Pixels, out: Pixels) -> None:
-    """Bilinear with the filter, by torch, whose code for bytes does it at a quarter of Pillow's time.
+    """Shrink bilinearly with the filter, by torch, whose uint8 code takes a quarter of Pillow's time.
 
-    (As cheap as a small blur before plain bilinear, which is only near it; halving first would not save any.)
+    (As cheap as a small blur before plain bilinear, which only approximates it. Halving first saves nothing.)
     """
-    writeable = image if image.flags.writeable else image.copy()  # torch warns of what must not be written
-    # [1, 3, H, W] as a view of what stays [H, W, 3] in memory: which is what that code works on.
+    writeable = image if image.flags.writeable else image.copy()  # torch warns about read-only arrays
+    # [1, 3, H, W] as a view of memory that stays [H, W, 3], which is what that code works on.
     batch, shrunk = (torch.from_numpy(pixels)[None].permute(0, 3, 1, 2) for pixels in (writeable, out))
-    # What F.interpolate(mode="bilinear", antialias=True) calls, but into the memory where it is wanted.
+    # The operator behind F.interpolate(mode="bilinear", antialias=True), but writing directly into `out`.
     torch.ops.aten._upsample_bilinear2d_aa.out(batch, out.shape[:2], False, out=shrunk)
 
 
 def enlarge(part: Part, out: Pixels, *, mirrored: bool = False) -> None:
     """Fill `out` from a part of an image that was decoded at a fraction of its size.
 
-    The part's edges lie between pixels. Whole pixels around it are resized, and `out` is cut from the result:
-    so where it begins is right to half a pixel of `out`, and where it ends to one, since the size of what is
-    cut from is rounded to whole pixels too.
+    The part's edges lie between pixels. The whole pixels around it are resized, and `out` is cut from the
+    result. The first edge is thus accurate to half a pixel of `out`, and the last edge to one, since the size
+    of the resized image is rounded to whole pixels too.
     """
     rows, columns = out.shape[:2]
     top, bottom = _around(part.top, part.rows, part.pixels.shape[0])
@@ -100,14 +100,14 @@ def enlarge(part: Part, out: Pixels, *, mirrored: bool = False) -> None:
     source = part.pixels[top:bottom, left:right]
     if part.denominator == _BLOCK_PX:
         source = _sharpened(source)
-    # Whole sizes, not factors: OpenCV has its fast code for them only (25 us instead of 150 for a crop).
+    # Whole sizes, not factors: only for them does OpenCV have fast code (25 us instead of 150 for a crop).
     larger_rows = round((bottom - top) * rows / part.rows)
     larger_columns = round((right - left) * columns / part.columns)
     larger = cv2.resize(source, (larger_columns, larger_rows), interpolation=cv2.INTER_CUBIC)
     y = _start((part.top - top) * larger_rows / (bottom - top), larger_rows - rows)
     x = _start((part.left - left) * larger_columns / (right - left), larger_columns - columns)
     if mirrored:
-        cv2.flip(larger[y : y + rows, x : x + columns], 1, dst=out)  # one pass in place of two
+        cv2.flip(larger[y : y + rows, x : x + columns], 1, dst=out)  # one pass instead of two
     else:
         out[:] = larger[y : y + rows, x : x + columns]
 
@@ -119,7 +119,7 @@ def _sharpened(image: Pixels) -> Pixels:
 
 
 def _whole(first: float, count: float, size: int) -> tuple[int, int]:
-    # Not `round`: its halves go to even numbers, so the result would depend on where `pixels` begin.
+    # Not `round`, which rounds halves to even: the result would depend on where `pixels` begin.
     start = min(math.floor(first + 0.5), size - 1)
     return start, max(start + 1, math.floor(first + count + 0.5))
 

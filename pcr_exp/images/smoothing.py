@@ -1,15 +1,15 @@
-"""libjpeg's block smoothing, switched off through the header of a JPEG in memory.
+"""Switches off libjpeg's block smoothing by editing the header of a JPEG in memory.
 
-Pure functions of the script, so that decoders look nothing up in a file that the script says already.
+The contents of a prefix of scans follow from the scan script, so decoders need not parse the file for them.
 
-Where a progressive file lacks coefficients, libjpeg estimates the lowest nine of every block from the means
-of the blocks around it (jdcoefct.c, `decompress_smooth_data`). That is most of the time that decoding takes
-at the first scan groups. libjpeg has a switch, which no Python package hands on; but it also does without
-where one of the quantisers that it would divide by is zero, or no bit of a coefficient is missing
-(`smoothing_ok`). So quantisers are zeroed whose coefficients have not come yet, as their products are zero
-all the same; and once all have come, those that miss bits are restated.
+Where a progressive file lacks coefficients, libjpeg estimates the nine lowest AC coefficients of every block
+from the means of the surrounding blocks (jdcoefct.c, `decompress_smooth_data`). This takes most of the
+decoding time at the first scan groups. No Python package exposes libjpeg's switch for it. But libjpeg also
+skips smoothing if a quantiser that it would divide by is zero, or if no coefficient lacks bits
+(`smoothing_ok`). Hence quantisers whose coefficients have not arrived yet are set to zero, which leaves their
+products zero. Once all have arrived, quantisers are rescaled so that no bits count as missing.
 
-Such a header lives in memory only: stored, it would lose what later scans bring.
+The edited header must stay in memory. If it were stored, what later scans add would be lost.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pcr_exp.images.jpeg import segments
 ABSENT = -1
 
 SMOOTHED = range(1, 10)
-"""The AC coefficients that libjpeg's block smoothing looks at and estimates, in zigzag order."""
+"""The AC coefficients that libjpeg's block smoothing inspects and estimates, in zigzag order."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,27 +35,27 @@ class Prefix:
     """The coefficients in groups 1 to g of an image."""
 
     bits: tuple[tuple[int, ...], ...]
-    """[components][64]: the lowest bit that has come of each coefficient in zigzag order, or ABSENT."""
+    """[components][64]: lowest bit received of each coefficient, in zigzag order, or ABSENT."""
     denominator: int
-    """1/denominator of the size is the smallest at which libjpeg's inverse DCT shows all of it: it takes the
-    coefficients of the lowest 8/denominator frequencies along each axis."""
+    """1/denominator is the smallest scale at which libjpeg's inverse DCT uses all of these coefficients. It
+    takes the 8/denominator lowest frequencies along each axis."""
     is_smoothed: bool
-    """Whether libjpeg would smooth: bits are missing that block smoothing estimates."""
+    """Whether libjpeg would smooth, because bits that block smoothing estimates are missing."""
 
     def absent(self, tables: tuple[int, ...]) -> dict[int, tuple[int, ...]]:
-        """By quantisation table, its entries that nothing is multiplied with yet, of those that count.
+        """By quantisation table, the entries in `SMOOTHED` that no received coefficient uses yet.
 
         Args:
-            tables: For every component, the number of its table.
+            tables: Number of each component's quantisation table.
         """
         return _absent(self, tables)
 
 
 @functools.cache
 def prefix_of(script: ScanScript, num_components: int, group: int) -> Prefix:
-    """The coefficients in groups 1 to `group` of an image with so many components.
+    """The coefficients in groups 1 to `group` of an image with `num_components` components.
 
-    Scan i is in group i; surplus scans, of four components, are in the last.
+    Scan i is in group i. Surplus scans, which images of four components have, are in the last group.
     """
     scans = script.scans_of(num_components)
     read = scans if group >= script.num_groups else scans[:group]
@@ -87,7 +87,7 @@ def _zigzag() -> list[tuple[int, int]]:
 
 
 _FREQUENCIES = [max(pair) for pair in _zigzag()]
-"""By place in zigzag order, the higher of the two frequencies."""
+"""By zigzag position, the higher of the vertical and horizontal frequencies."""
 
 _DQT_CODE, _DHT_CODE, _SOS_CODE = 0xDB, 0xC4, 0xDA
 
@@ -95,18 +95,18 @@ _PROGRESSIVE_CODE = 0xC2
 
 
 class FrameHeader(NamedTuple):
-    """A progressive file's frame, and where its quantisers stand."""
+    """Frame of a progressive file, and the positions of its quantisers."""
 
     height_px: int
     width_px: int
     tables: tuple[int, ...]
-    """For every component, the number of its quantisation table; luma comes first."""
+    """Number of each component's quantisation table; luma comes first."""
     entries: dict[int, tuple[int, int]]
-    """By table number: where in the file its 64 entries begin, in zigzag order, and the bytes of each."""
+    """By table number: file offset of its 64 entries, which are in zigzag order, and bytes per entry."""
 
 
 def read_progressive(jpeg: Buffer) -> FrameHeader | None:
-    """The header up to the first Huffman table or scan; None unless the file is progressive.
+    """Parse the header up to the first Huffman table or scan; None unless the file is progressive.
 
     Raises:
         ImageError: the bytes are not a JPEG, or end within the header.
@@ -117,7 +117,7 @@ def read_progressive(jpeg: Buffer) -> FrameHeader | None:
         if segment.code == _DQT_CODE:
             entries.update(_entries(jpeg, segment.payload, segment.end))
         elif segment.code == _PROGRESSIVE_CODE:
-            # T.81 B.2.2: precision, lines (2), samples per line (2), components; then three bytes for each.
+            # T.81 B.2.2: precision, lines (2), samples per line (2), components; then three bytes each.
             fields = jpeg[segment.payload : segment.end]
             frame = (
                 int.from_bytes(fields[1:3], "big"),
@@ -130,17 +130,17 @@ def read_progressive(jpeg: Buffer) -> FrameHeader | None:
 
 
 def without_smoothing(jpeg: Buffer, header: FrameHeader, prefix: Prefix) -> Buffer | None:
-    """The file that decodes to the same pixels as `jpeg` does with libjpeg's block smoothing off.
+    """Return a file that decodes to the pixels of `jpeg` with libjpeg's block smoothing off.
 
-    None where that cannot be had: it has four components, which are not decoded by libjpeg alone, or others
-    than the prefix; or components share a quantisation table, and one has coefficients that another lacks (of
-    libjpeg's script groups 3 and 4, if luma and chroma share one); or coefficients that have all come miss
-    different numbers of bits.
+    None where that is impossible: if the image has four components (libjpeg alone does not decode those) or
+    others than the prefix; if components share a quantisation table, and one has coefficients that another
+    lacks (groups 3 and 4 of libjpeg's script, if luma and chroma share one); or if all coefficients of a
+    component have arrived, but lack different numbers of bits.
 
     Args:
-        jpeg: The first scan groups of a record's image. What is writable is changed where it lies.
-        header: Its own.
-        prefix: What these groups hold.
+        jpeg: The first scan groups of a record's image. A writable buffer may be modified in place.
+        header: Header of `jpeg`.
+        prefix: Coefficients that these groups hold.
 
     Raises:
         ImageError: the file is damaged.
@@ -158,9 +158,9 @@ def without_smoothing(jpeg: Buffer, header: FrameHeader, prefix: Prefix) -> Buff
 
 @functools.cache
 def can_be_switched_off(prefix: Prefix, tables: tuple[int, ...], *, has_wide_tables: bool) -> bool:
-    """Whether `without_smoothing` finds a way, by what its arguments say: components' tables, and their bits.
+    """Whether `without_smoothing` would succeed, judged from the components' bits and quantisation tables.
 
-    A decoder that never smooths asks, to leave the other files to the one that then does.
+    A decoder that never smooths checks this, and leaves the other files to libjpeg, which smooths them.
     """
     if len(tables) != len(prefix.bits):
         return False
@@ -182,7 +182,7 @@ def _with_zeros(jpeg: Buffer, first: int, entry_bytes: int, coefficients: tuple[
 
 
 def _entries(jpeg: Buffer, position: int, end: int) -> Iterator[tuple[int, tuple[int, int]]]:
-    """(number, (place of the entries, bytes of each)) of every table in a DQT segment (T.81 B.2.4.1)."""
+    """Yield (number, (offset of the entries, bytes each)) for every table of a DQT segment (T.81 B.2.4.1)."""
     while position < end:
         entry_bytes, number = 1 + (jpeg[position] >> 4), jpeg[position] & 15
         yield number, (position + 1, entry_bytes)
@@ -196,7 +196,7 @@ _LAST_COEFFICIENT = 63
 _LARGEST_QUANTISER = 0xFFFF
 
 _MOST_BITS_MISSING = 8
-"""By which any quantiser of 8 bits can be restated."""
+"""Any 8-bit quantiser, shifted left by this many bits, fits into 16 bits."""
 
 
 class _Scan(NamedTuple):
@@ -206,23 +206,23 @@ class _Scan(NamedTuple):
     first: int
     last: int
     bits: int
-    """Where in the file its two bit positions (Ah, Al in ITU T.81) stand, a nibble each."""
+    """File offset of the byte with its two bit positions (Ah and Al in ITU T.81), a nibble each."""
 
 
 class _Structure(NamedTuple):
     tables: dict[int, bytes]
-    """Quantisers in zigzag order by table number."""
+    """By table number, the quantisers in zigzag order."""
     table_segments: list[slice]
     components: dict[int, int]
-    """Where in the file the number of a component's table stands."""
+    """By component, the file offset of its quantisation table's number."""
     scans: list[_Scan]
 
 
 def with_no_bits_missing(jpeg: Buffer) -> bytes | None:
-    """The progressive file that decodes to the same coefficients, with no bit missing.
+    """Return a progressive file that decodes to the same dequantised coefficients and lacks no bits.
 
-    None where that cannot be said: coefficients have not come at all, quantisers have 16 bits already or need
-    more, or the header contradicts itself, which the decoder will say better.
+    None if coefficients have not arrived at all or lack different numbers of bits, if quantisers have 16 bits
+    already or would need more, or if the header contradicts itself, which the decoder reports better.
 
     Raises:
         ImageError: the bytes are not a JPEG, or damaged.
@@ -260,7 +260,7 @@ def _read(jpeg: Buffer) -> _Structure | None:
                 if start + _TABLE_BYTES > segment.end:
                     return None
         elif segment.code == _PROGRESSIVE_CODE:
-            # T.81 B.2.2: from the sixth byte on, three for every component: its name, sampling, table.
+            # T.81 B.2.2: from offset 6 on, three bytes per component: its id, sampling factors, table.
             components = {jpeg[i]: i + 2 for i in range(at + 6, segment.end, 3)}
         elif segment.code == _SOS_CODE:
             # T.81 B.2.3: number of components, two bytes for each, then Ss, Se, Ah and Al.
@@ -275,7 +275,7 @@ def _read(jpeg: Buffer) -> _Structure | None:
 
 
 def _fits(jpeg: Buffer, structure: _Structure, positions: dict[int, int]) -> bool:
-    """Whether every scan came down to its component's last bit, and every restated quantiser has 16 bits."""
+    """Whether, once rescaled, all bit positions of scans are valid and all quantisers fit into 16 bits."""
     for scan in structure.scans:
         position, high, low = positions.get(scan.component, 16), jpeg[scan.bits] >> 4, jpeg[scan.bits] & 15
         if low < position or 0 < high <= position:
@@ -288,7 +288,7 @@ def _fits(jpeg: Buffer, structure: _Structure, positions: dict[int, int]) -> boo
 
 
 def _bit_positions(jpeg: Buffer, structure: _Structure) -> dict[int, int]:
-    """By component, the last bit of all its AC coefficients; empty unless all have come, to the same one."""
+    """By component, the lowest bit of its AC coefficients; empty unless all arrived, down to the same bit."""
     positions: dict[int, int] = {}
     for component in structure.components:
         of_coefficient: list[int] = [-1] * 64
@@ -304,9 +304,9 @@ def _bit_positions(jpeg: Buffer, structure: _Structure) -> dict[int, int]:
     return positions
 
 
-@functools.lru_cache(maxsize=1024)  # images of one origin share their tables
+@functools.lru_cache(maxsize=1024)  # images from one source share their tables
 def _table_segment(number: int, quantisers: bytes, position: int) -> bytes:
-    """A DQT segment of 16-bit entries, those of AC times 2^position."""
+    """A DQT segment of 16-bit entries, with the AC entries multiplied by 2^position."""
     values = [quantisers[0], *(value << position for value in quantisers[1:])]
     content = bytes([0x10 | number]) + struct.pack(">64H", *values)
     return b"\xff\xdb" + (2 + len(content)).to_bytes(2, "big") + content

@@ -1,8 +1,8 @@
-"""Lossless transcoding to progressive JPEG, with whichever libjpeg-turbo is at hand.
+"""Lossless transcoding to progressive JPEG, with whichever libjpeg-turbo is available.
 
-libjpeg's default script is written by a library where there is one: every way gives the bytes of
-`jpegtran -optimize -progressive -copy none`. Other scripts are written by the `jpegtran` program alone, as no
-library's interface takes them (`python -m experiments.pcr.scan_scripts` measured what that costs).
+For libjpeg's default script, the shared library is used if there is one, else the `jpegtran` program. Both
+write the bytes of `jpegtran -optimize -progressive -copy none`. Other scripts need the program, as no library
+interface accepts scripts (`python -m experiments.pcr.scan_scripts` measures what that costs).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pcr_exp.images.libturbojpeg import LibTurboJpeg, library_paths
 
 
 class Transcoder(Protocol):
-    """Raises ImageError, with its own text, where it refuses the bytes or warns about them."""
+    """Transcodes a JPEG. Raises ImageError, with its own message, if it rejects or warns about the bytes."""
 
     path: str
 
@@ -31,7 +31,7 @@ class Transcoder(Protocol):
 
 
 _WANTED_CODES = {0xC0, 0xC1, 0xC2}
-"""Baseline, extended sequential and progressive DCT with Huffman coding: what decoders read."""
+"""Baseline, extended sequential and progressive DCT with Huffman coding, which decoders support."""
 _UNSUPPORTED_CODES = {
     0xC3: "lossless",
     0xC5: "hierarchical",
@@ -47,11 +47,11 @@ _UNSUPPORTED_CODES = {
 
 
 def to_progressive(jpeg: bytes, max_pixels: int = MAX_PIXELS, script: ScanScript = DEFAULT) -> bytes:
-    """The same quantised coefficients, coded in the scans of the script; metadata is left out.
+    """Recode the same quantised coefficients in the scans of `script`, and drop metadata.
 
     Raises:
-        ImageError: the bytes are no JPEG, or one that cannot be stored faithfully; the message is the reason.
-        RecordError: nothing is installed that writes the script, or it writes another.
+        ImageError: the bytes are not a JPEG, or cannot be stored faithfully; the message is the reason.
+        RecordError: no installed program or library writes the script, or it wrote another one.
     """
     refuse_unsupported(jpeg, max_pixels)
     writer = find_writer(script)
@@ -76,7 +76,7 @@ def to_progressive(jpeg: bytes, max_pixels: int = MAX_PIXELS, script: ScanScript
 
 
 def refuse_unsupported(jpeg: bytes, max_pixels: int) -> None:
-    """Raise ImageError, with the reason, for what is no 8-bit Huffman-coded DCT JPEG, or too large."""
+    """Raise ImageError, with the reason, if this is not an 8-bit Huffman-coded DCT JPEG, or too large."""
     if not jpeg:
         raise ImageError("zero-byte file")
     if not jpeg.startswith(SOI):
@@ -91,7 +91,7 @@ def refuse_unsupported(jpeg: bytes, max_pixels: int) -> None:
 
 
 def _refuse_undecodable(jpeg: bytes) -> None:
-    """Raise ImageError for odd chroma subsampling: jpegtran stores it, but training could not decode it."""
+    """Raise ImageError for unusual chroma subsampling, which jpegtran writes but training cannot decode."""
     try:
         simplejpeg.decode_jpeg_header(jpeg)
     except (ValueError, KeyError):
@@ -99,12 +99,12 @@ def _refuse_undecodable(jpeg: bytes) -> None:
 
 
 def default_num_scans(num_components: int) -> set[int]:
-    """How many scans libjpeg's `jpeg_simple_progression` writes: 10 for YCbCr, else 2 + 4 per component."""
+    """Numbers of scans that `jpeg_simple_progression` may write: 10 for YCbCr, else 2 + 4 per component."""
     return {2 + 4 * num_components} | ({10} if num_components == 3 else set())
 
 
 def find_writer(script: ScanScript) -> Transcoder:
-    """The writer of a script: `find_transcoder` for libjpeg's default, `jpegtran` for every other.
+    """Return the writer for a script: `find_transcoder()` for libjpeg's default, `jpegtran` for any other.
 
     Raises:
         RecordError: it is not installed.
@@ -122,15 +122,15 @@ def find_writer(script: ScanScript) -> Transcoder:
 
 @functools.cache
 def find_transcoder() -> Transcoder:
-    """The system's libturbojpeg, else the one that the `turbojpeg` wheel ships, else the `jpegtran` program.
+    """Return the system's libturbojpeg, else that of the `turbojpeg` wheel, else the `jpegtran` program.
 
     Raises:
-        RecordError: there is none of them.
+        RecordError: none of them is installed.
     """
     for path in library_paths():
         try:
             return LibTurboJpeg(path)
-        except (OSError, AttributeError):  # not there, for another architecture, or older than 2.0
+        except (OSError, AttributeError):  # missing, for another architecture, or older than 2.0
             continue
     program = shutil.which("jpegtran")
     if program is not None:
@@ -142,14 +142,14 @@ def find_transcoder() -> Transcoder:
 
 
 class Jpegtran:
-    """The `jpegtran` program at `path`, one process per image; without a script it writes libjpeg's own."""
+    """The `jpegtran` program at `path`, one process per image. The default script is libjpeg's own."""
 
     def __init__(self, path: str, script: ScanScript | None = None) -> None:
         self.path = path
         self._script = script
 
     def __call__(self, jpeg: bytes) -> bytes:
-        """As `LibTurboJpeg.__call__`; a warning (exit status 2, or any text on stderr) is an ImageError."""
+        """See `LibTurboJpeg.__call__`. A warning (exit status 2, or any text on stderr) raises ImageError."""
         if self._script is None:
             return _run(jpeg, self.path, "-optimize", "-progressive", "-copy", "none")
         scans = self._script.scans_of(read_frame(jpeg).num_components)
@@ -187,7 +187,7 @@ _HTML_STARTS = (b"<!doctype html", b"<html", b"<?xml", b"<head", b"<body")
 
 
 def name_content(data: bytes) -> str:
-    """Name what `data` is, for people, by its first bytes; only said of bytes that are no JPEG."""
+    """Name the content of `data`, which is not a JPEG, for error messages, judging by its first bytes."""
     for signature, name in _SIGNATURES:
         if data.startswith(signature):
             return name

@@ -1,6 +1,6 @@
-"""How records become batches.
+"""Loading: how records become batches.
 
-A batch's way: `order` (laid out by `lanes`), `fetch`, `reads`, `workers` (in `shared_buffers`), `transform`,
-`stream`, `loader`. `stage` is where something may stand between them: nothing on the plain way, an echo from
-`echo/`. `runs/` opens a `RecordLoader`; `fixed_sample` is what policies' probes look at.
+A batch passes through `order` (laid out by `lanes`), `fetch`, `reads`, `workers` (in `shared_buffers`),
+`transform`, `stream` and `loader`. `stage` is an optional step between them: none by default, or an echo from
+`echo/`. `runs/` opens a `RecordLoader`; `fixed_sample` provides the images that policies probe.
 """

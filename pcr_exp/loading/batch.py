@@ -1,4 +1,4 @@
-"""A batch: as files that are sent to be decoded, and as the images that training gets."""
+"""A batch: its files before decoding, and its images as training receives them."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
 
 
 class Files:
-    """Image files, each copied once: end to end in a shared buffer while it has room, else on its own.
+    """Image files, each copied once: end to end into a shared buffer while it has room, else separately.
 
-    Buffers are writable, so that a decoder may change a header where it lies.
+    Buffers are writable, so that a decoder may modify a header in place.
     """
 
     def __init__(self, shared_buffer: SharedBuffer | None = None) -> None:
         self.shared_buffer = shared_buffer
         self._files: list[tuple[int, int] | bytearray] = []
-        """Where in the shared buffer (pickled in a tenth of a slice's time), or what."""
+        """(start, end) in the shared buffer (pickles in a tenth of a slice's time), or the file itself."""
         self._end = 0
 
     def add(self, parts: Sequence[Buffer]) -> None:
-        """Copy a file that is given in parts."""
+        """Copy a file given in parts."""
         start, end = self._end, self._end + sum(map(len, parts))
         if self.shared_buffer is None or end > len(self.shared_buffer.files):
             self._files.append(bytearray().join(parts))
@@ -53,24 +53,24 @@ class Files:
 
 @dataclass(slots=True)
 class EncodedImages:
-    """The images of a batch before decoding: what a worker is sent."""
+    """The images of a batch before decoding, as sent to a worker."""
 
     files: Files
     epoch: int
     slot: int
     index: int
-    """Number of the update in its epoch: with epoch and slot it says how images are augmented."""
+    """Number of the update in its epoch. With `epoch` and `slot`, it determines the augmentation."""
     groups: list[int] = field(default_factory=list)
-    """Scan group that each image is read at: a policy may mix them."""
+    """Scan group at which each image is read; a policy may mix groups."""
     names: list[str] = field(default_factory=list)
-    """The name of each image in an error."""
+    """Name of each image for error messages."""
     num_replaced: int = 0
-    """Images that stand in for damaged ones."""
+    """Images that replace damaged ones."""
     fields: list[dict[str, bytes]] = field(default_factory=list)
-    """The fields of each image, if any were asked for."""
+    """The fields of each image, if any were requested."""
 
     def add(self, samples: RecordPrefix, i: int, record: str) -> None:
-        """Copy the file of sample `i`, since the record that it lies in may be let go of."""
+        """Copy the file of sample `i`, because its record may be released."""
         self.files.add(samples.parts(i))
         self.groups.append(samples.group)
         self.names.append(f"sample {samples.ids[i]} (record {record}, scan group {samples.group})")
@@ -81,11 +81,11 @@ class EncodedImages:
 
 @dataclass(slots=True)
 class SourcePart:
-    """A source's part of a batch of a mixture."""
+    """The part of a mixture's batch that comes from one source."""
 
     num_images: int = 0
     record_bytes: int = 0
-    """As the batch's."""
+    """As in `Batch`, for this source."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,35 +98,35 @@ class Batch:
     """int64 [B]."""
     epoch: int
     index: int
-    """Number of the update in its epoch that this batch is for."""
+    """Number in its epoch of the update that this batch belongs to."""
     num_batches: int
     """Updates in this epoch."""
     record_bytes: int
-    """Bytes of the reads (record prefixes, and what continues them) whose first use of the epoch is here."""
+    """Bytes of the reads (record prefixes and continuations) that the epoch first uses in this batch."""
     full_bytes: int
-    """Bytes that the records have in all their scan groups whose first use of the epoch is here."""
+    """Bytes, at all scan groups, of the records that the epoch first uses in this batch."""
     group: int
-    """Scan group of the record that was read last, of those in use."""
+    """Scan group of the most recently read record in use."""
     num_repeats: int = 0
-    """Images whose sample the epoch used before."""
+    """Images whose sample the epoch has used before."""
     num_replaced: int = 0
-    """Images that stand in for damaged ones (`loader.on_corrupt=replace`)."""
+    """Images that replace damaged ones (`loader.on_corrupt=replace`)."""
     decode_s: float = 0.0
-    """Seconds that decoding and augmenting took, in whichever process; 0 if it is a repeat as a whole."""
+    """Seconds of decoding and augmenting, in whichever process; 0 if the whole batch is a repeat."""
     slot: int = 0
-    """Which batch of the global batch this is."""
+    """Index of this micro-batch in the global batch."""
     part: int = 0
-    """Which it is of those that this process gives to the update."""
+    """Index of this micro-batch among those that this process contributes to the update."""
     num_parts: int = 1
-    """How many those are."""
+    """Number of micro-batches that this process contributes to the update."""
     sources: Mapping[str, SourcePart] = field(default_factory=dict)
-    """A mixture's images and bytes here, by source."""
+    """Images and bytes of this batch by source, for a mixture."""
     fields: dict[str, Any] = field(default_factory=dict)
-    """The images' fields, by name: tensors [B, ...] of masks and arrays, lists of B of others."""
+    """The images' fields by name: tensors [B, ...] for masks and arrays, lists of B for others."""
 
     @property
     def completes_update(self) -> bool:
-        """Whether this process has nothing more for the update."""
+        """Whether this is the last micro-batch that this process contributes to the update."""
         return self.part + 1 == self.num_parts
 
     @property
@@ -135,7 +135,7 @@ class Batch:
         return len(self.labels) - self.num_repeats
 
     def pin_memory(self) -> Batch:
-        """A copy in page-locked memory, from which copies to a GPU do not block."""
+        """Return a copy in page-locked memory, so that copies to a GPU do not block."""
         from pcr_exp.loading.fields import pinned
 
         images, labels = self.images.pin_memory(), self.labels.pin_memory()

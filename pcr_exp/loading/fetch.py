@@ -1,4 +1,4 @@
-"""Reading ahead: threads that read in order, and no further ahead than a budget."""
+"""Read-ahead: threads that read in order, within a budget."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class _Failure:
 
 
 class Fetcher(Generic[Request, Result]):
-    """Does `read(request)` for every request in `num_threads` threads; results are taken in order.
+    """Calls `read(request)` for every request in `num_threads` threads; results are taken in order.
 
     Budget: a read begins only while fewer than `ahead` reads lie between it and the last one that was wanted
-    or taken. What is wanted may always begin, so whoever waits in `take` never waits for himself. So memory
-    holds `ahead` results and those wanted, at most, however long nobody takes any.
+    or taken. Wanted reads may always begin, so `take` cannot deadlock. Memory therefore holds at most the
+    wanted results and `ahead` more, however long nobody takes any.
     """
 
     def __init__(
@@ -45,12 +45,12 @@ class Fetcher(Generic[Request, Result]):
     ) -> None:
         """`requests` is advanced when a read begins, by one thread at a time.
 
-        Where it gives None, the next request is not known yet: it is asked again when more is wanted.
+        If it yields None, the next request is not known yet; it is advanced again when more is wanted.
 
-        `describe` says what a request reads, for the error if no read ends for `timeout_s` in `take`.
+        `describe` names what a request reads, for the error if no read ends within `timeout_s` in `take`.
 
-        With `read_many`, a thread does up to `at_once` requests by one call, as far as they may begin; where
-        that raises anything, it does each of them by itself.
+        With `read_many`, a thread makes up to `at_once` requests in one call, as far as they may begin. If
+        that call raises anything, the thread makes each request individually.
         """
         self._read = read
         self._requests = requests
@@ -59,7 +59,7 @@ class Fetcher(Generic[Request, Result]):
         self._describe = describe
         self._read_many = read_many
         self._at_once = at_once if read_many is not None else 1
-        # Two conditions of one lock, so that what concerns one thread does not wake hundreds.
+        # Two conditions on one lock, so that an event for one thread does not wake hundreds.
         lock = threading.RLock()
         self._changed = threading.Condition(lock)
         self._budget = threading.Condition(lock)
@@ -86,23 +86,23 @@ class Fetcher(Generic[Request, Result]):
             return self._busy_s + (time.monotonic() - self._busy_since_s if self._in_flight else 0.0)
 
     def start(self) -> None:
-        """Begin to read."""
+        """Start the threads."""
         for thread in self._threads:
             thread.start()
 
     def want(self, count: int) -> bool:
-        """Let the next `count` reads begin. Whether `take(count)` would return at once."""
+        """Let the next `count` reads begin. Return whether `take(count)` would return at once."""
         with self._changed:
             self._want(count)
             return self._arrived(count)
 
     def take(self, count: int) -> list[Result]:
-        """The next `count` results, as soon as they are there.
+        """Return the next `count` results, waiting for them if necessary.
 
         Raises:
-            LoaderError: paused or closed before they arrived, `timeout_s` has passed without any, or it is
-                not known what to read.
-            Exception: whatever `read` or `requests` raised at the first of them that failed.
+            LoaderError: paused or closed before they arrived, no read ended within `timeout_s`, or the next
+                request is not known.
+            Exception: whatever `read` or `requests` raised for the first of them that failed.
         """
         with self._changed:
             self._want(count)
@@ -126,10 +126,10 @@ class Fetcher(Generic[Request, Result]):
             return [self._results.pop(number) for number in numbers]  # type: ignore[misc]
 
     def pause(self) -> None:
-        """Let no read begin; return when those in flight have ended.
+        """Start no new reads; return when those in flight have ended.
 
         Raises:
-            LoaderError: `timeout_s` has passed without any of them ending.
+            LoaderError: none of them ended within `timeout_s`.
         """
         with self._changed:
             self._paused = True
@@ -143,7 +143,7 @@ class Fetcher(Generic[Request, Result]):
             self._budget.notify_all()
 
     def close(self) -> None:
-        """End all threads. Throttled waits are cut short; a real read that hangs is left behind after 5 s."""
+        """End all threads. Throttled waits are cut short; a real read that hangs is abandoned after 5 s."""
         with self._changed:
             self._closing.set()
             self._changed.notify_all()
@@ -164,7 +164,7 @@ class Fetcher(Generic[Request, Result]):
             self._budget.notify(math.ceil(more / self._at_once))
 
     def _await(self, condition: Callable[[], bool]) -> None:
-        """Wait for a condition; the timeout begins anew with every read that ends."""
+        """Wait for a condition. The timeout restarts with every read that ends."""
         while not condition():
             heard = self._changed.wait(self._timeout_s)
             if not heard and not condition():
@@ -176,7 +176,7 @@ class Fetcher(Generic[Request, Result]):
                 )
 
     def _arrived(self, count: int) -> bool:
-        """Whether the next `count` results are there, or all up to a failure."""
+        """Return whether the next `count` results are there, or all results up to a failure."""
         for number in range(self._num_taken, self._num_taken + count):
             result = self._results.get(number)
             if result is None:
@@ -191,24 +191,24 @@ class Fetcher(Generic[Request, Result]):
     def _run(self) -> None:
         with interruptible(self._closing):
             while begun := self._begin():
-                # Not kept in a name: this thread would hold it while it waits for its next turn.
+                # Not bound to a name: the thread would hold the result while it waits for its next turn.
                 self._end(begun[0][0], self._attempt_all([request for _, request in begun]))
 
     def _attempt_all(self, requests: list[Request]) -> list[Result | _Failure]:
         if len(requests) > 1 and self._read_many is not None:
-            with suppress(Exception):  # whose it is, shows when each is done by itself
+            with suppress(Exception):  # individual calls show which request fails
                 return list(self._read_many(requests))
         return [self._attempt(request) for request in requests]
 
     def _attempt(self, request: Request) -> Result | _Failure:
         try:
             return self._read(request)
-        # Whatever it is, it belongs to whoever takes this result: a thread must not die silently.
+        # Pass any error on to the caller that takes this result: a thread must not die silently.
         except BaseException as error:
             return _Failure(error)
 
     def _begin(self) -> list[tuple[int, Request]]:
-        """The next requests that may begin, with their numbers; none at the end."""
+        """Return the next requests that may begin, with their numbers; none at the end."""
         with self._changed:
             begun: list[tuple[int, Request]] = []
             while not begun and not self._is_over():
@@ -223,7 +223,7 @@ class Fetcher(Generic[Request, Result]):
                         self._in_flight[number] = request
                         begun.append((number, request))
             if self._at_once > 1 and self._fills_a_call():
-                self._budget.notify()  # of a call's worth of room, one thread was told
+                self._budget.notify()  # only one thread was notified per call's worth of room
             return begun
 
     def _is_over(self) -> bool:
@@ -248,17 +248,17 @@ class Fetcher(Generic[Request, Result]):
         return not (self._paused or self._held) and self._num_begun < self._num_wanted + self._ahead
 
     def _fills_a_call(self) -> bool:
-        """Whether as many requests may begin as a call does at most, or one that is wanted already.
+        """Return whether a full call of requests may begin, or one that is already wanted.
 
-        A thread that began the few that were just taken would do a call for each few, and the others, which
-        were told of them too, nothing.
+        If a thread began the few requests that the last `take` made room for, every call would be small, and
+        the other notified threads would find nothing to do.
         """
         room = self._num_wanted + self._ahead - self._num_begun
         full = room >= min(self._at_once, self._ahead)
         return self._may_begin() and (full or self._num_begun < self._num_wanted)
 
     def _end(self, first: int, results: list[Result | _Failure]) -> None:
-        """Hand over the results of the requests from number `first` on."""
+        """Store the results of consecutive requests, numbered from `first` on."""
         with self._changed:
             for number, result in enumerate(results, start=first):
                 self._results[number] = result

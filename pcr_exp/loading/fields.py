@@ -1,7 +1,7 @@
-"""Fields in batches: stored bytes become what transforms take, and those of several samples one batch's.
+"""Fields in batches: decode stored bytes into inputs for transforms, and collate samples into batches.
 
-Masks and boxes are `torchvision.tv_tensors`, which `torchvision.transforms.v2` crops and mirrors as it does
-the image. Our own crops (`transform`) leave them as they are, and so are refused with them.
+Masks and boxes are `torchvision.tv_tensors`, which `torchvision.transforms.v2` crops and mirrors with the
+image. Our own crops (`transform`) would leave them unchanged, so the combination is refused.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ if TYPE_CHECKING:
     from pcr_exp.loading.workers import Decoded, ImagesDecoder
 
 LABELS_SUFFIX = "_labels"
-"""Behind the name of boxes: the classes that they have."""
+"""Appended to the name of a boxes field, it names their classes."""
 
 
 def decode_fields(
     beside: Mapping[str, Buffer], kinds: Mapping[str, str], size_px: tuple[int, int] | None, name: str
 ) -> dict[str, Any]:
-    """What travels beside an image, by name.
+    """Decode the fields of an image, by name.
 
     Args:
         beside: Stored bytes of each field.
-        kinds: Of each field.
-        size_px: Width and height of the whole image; None where no field is a mask or boxes.
-        name: The image, for errors.
+        kinds: Kind of each field.
+        size_px: Width and height of the whole image; None if no field is a mask or boxes.
+        name: The image's name for error messages.
 
     Returns:
-        Of a mask `tv_tensors.Mask`, uint8 or int32 [H, W]; of boxes `tv_tensors.BoundingBoxes`, float32
-        [K, 4] (left, top, right, bottom in px), and by the name and `_labels` their classes, int64 [K]; of
-        an array a tensor; a text; JSON as Python has it.
+        For a mask `tv_tensors.Mask`, uint8 or int32 [H, W]. For boxes `tv_tensors.BoundingBoxes`, float32
+        [K, 4] (left, top, right, bottom in px), and under the name plus `_labels` their classes, int64 [K].
+        For an array a tensor, for text a string, for JSON the Python value.
 
     Raises:
         RecordError: a field cannot be used.
@@ -67,14 +67,14 @@ def _geometric(field: str, value: Any, size_px: tuple[int, int] | None) -> dict[
 
 
 def collate_fields(samples: Sequence[Mapping[str, Any]], kinds: Mapping[str, str]) -> dict[str, Any]:
-    """A batch's fields: tensors [B, ...] of masks and arrays, and lists of B of all others.
+    """Collate a batch's fields: tensors [B, ...] for masks and arrays, lists of B for all others.
 
     Args:
-        samples: What travels beside each image, as `decode_fields` or a transform gave it.
-        kinds: Of each field.
+        samples: The fields of each image, as `decode_fields` or a transform returned them.
+        kinds: Kind of each field.
 
     Raises:
-        LoaderError: samples have other fields than the first, or masks or arrays of several shapes.
+        LoaderError: a sample's fields differ from the first one's, or masks or arrays differ in shape.
     """
     names = list(samples[0])
     found: dict[str, Any] = {}
@@ -102,22 +102,22 @@ def collate_fields(samples: Sequence[Mapping[str, Any]], kinds: Mapping[str, str
 
 
 def as_arrays(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The same with arrays for tensors, which a pipe takes without files of shared memory."""
+    """Replace tensors with arrays, which go through a pipe without shared-memory files."""
     return _changed(fields, torch.Tensor, lambda tensor: tensor.detach().numpy())
 
 
 def as_tensors(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The same with tensors for arrays."""
+    """Replace arrays with tensors."""
     return _changed(fields, np.ndarray, torch.from_numpy)
 
 
 def pinned(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The same with tensors in page-locked memory."""
+    """Replace tensors with copies in page-locked memory."""
     return _changed(fields, torch.Tensor, torch.Tensor.pin_memory)
 
 
 def refuse_own_crops(kinds: Mapping[str, str]) -> None:
-    """Raise ConfigError if our own crops would cut an image away from a field of it."""
+    """Raise ConfigError if a field must be cropped with its image, which our own crops do not do."""
     for name, kind in kinds.items():
         if kind in GEOMETRIC:
             raise ConfigError(
@@ -128,18 +128,18 @@ def refuse_own_crops(kinds: Mapping[str, str]) -> None:
 
 
 class WithFields:
-    """A decoder of crops, and beside its images fields that no crop changes."""
+    """Wraps a decoder of crops and adds fields that no crop changes."""
 
     def __init__(self, decoder: ImagesDecoder, kinds: Mapping[str, str]) -> None:
         self._decoder = decoder
         self._kinds = kinds
 
     def room(self, num_images: int) -> tuple[int, int]:
-        """As the decoder's."""
+        """Return the space that the wrapped decoder needs."""
         return self._decoder.room(num_images)
 
     def __call__(self, images: EncodedImages) -> Decoded:
-        """As the decoder does. Raises RecordError also if a field cannot be used."""
+        """Decode as the wrapped decoder does. Also raises RecordError if a field cannot be used."""
         decoded = self._decoder(images)
         values = [
             decode_fields(beside, self._kinds, None, name)
@@ -153,7 +153,7 @@ def _plain(value: Any) -> Any:
 
 
 def _changed(fields: Mapping[str, Any], kind: type, change: Callable[[Any], Any]) -> dict[str, Any]:
-    """The same with each value, or item of a list, changed that is of a kind."""
+    """Apply `change` to each value, or item of a list, that is of type `kind`."""
 
     def one(value: Any) -> Any:
         return change(value) if isinstance(value, kind) else value

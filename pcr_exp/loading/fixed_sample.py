@@ -1,4 +1,4 @@
-"""The images of probes: a few training images at every scan group, and their similarity to the whole."""
+"""The images of probes: a few training images at every scan group, and their similarity to the full image."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ class SampleBatch:
 
 
 class FixedSample:
-    """The first images of a split, whose order was shuffled when it was encoded.
+    """The first images of a split; its order was shuffled when it was encoded.
 
-    Their records are read once, with all scan groups, when they are first needed, and stay in memory: a
-    lower group is a part of what was read, so looking at it again costs storage nothing.
+    Their records are read once, with all scan groups, on first use. They stay in memory. A lower group is a
+    part of the bytes read, so decoding it later needs no further read.
     """
 
     def __init__(
         self, records: RecordSet, num_images: int, *, decode: Decoder, selection: Selection | None = None
     ) -> None:
-        """Take `num_images`, or as many as there are; of a selection its own."""
+        """Take the first `num_images` of the split or `selection`, or all if there are fewer."""
         self.full_group = records.index.num_groups
         self._records = records
         images = range(records.index.num_samples) if selection is None else selection.images.tolist()
         self._images = images[:num_images]
-        """Their numbers in the split."""
+        """Image numbers in the split."""
         self._num_images = len(self._images)
         self._decode = decode
 
@@ -51,33 +51,33 @@ class FixedSample:
         return self._num_images
 
     def id(self, position: int) -> str:
-        """The id of an image."""
+        """Return the id of an image."""
         prefix, i = self._samples[position]
         return prefix.ids[i]
 
     def image(self, position: int, group: int) -> Source:
-        """An image as it is decoded when its record was read up to `group`.
+        """Return an image as decoded when its record is read up to `group`.
 
         Raises:
-            RecordError: it cannot be decoded.
+            RecordError: the image cannot be decoded.
         """
         prefix, i = self._samples[position]
         return self._decode(prefix.encoded(i, group), group, f"sample {prefix.ids[i]} (scan group {group})")
 
     def num_bytes(self, position: int, group: int) -> int:
-        """Bytes of an image's JPEG data up to a scan group."""
+        """Return the number of bytes of an image's JPEG data up to a scan group."""
         prefix, i = self._samples[position]
         return len(prefix.encoded(i, group))
 
     def label(self, position: int, name: str) -> int:
-        """An image's class index under a named label."""
+        """Return an image's class index for a named label."""
         prefix, i = self._samples[position]
         return int(prefix.labels[name][i])
 
     def batches(
         self, group: int, transform: EvalTransform, *, label: str, batch_size: int
     ) -> Iterator[SampleBatch]:
-        """All images at a scan group, without anything random; the last batch may be short."""
+        """Yield all images at a scan group, without randomness; the last batch may be shorter."""
         size = transform.image_size
         for first in range(0, self._num_images, batch_size):
             samples = self._samples[first : first + batch_size]
@@ -89,7 +89,7 @@ class FixedSample:
 
     @cached_property
     def _samples(self) -> list[tuple[RecordPrefix, int]]:
-        """For each image, the record that it is in and its place there."""
+        """For each image, its record's prefix and its number within the record."""
         sizes = self._records.index.sizes
         ends = np.cumsum(sizes)
         prefixes: dict[int, RecordPrefix] = {}
@@ -103,7 +103,7 @@ class FixedSample:
 
 
 def mean_similarities(sample: FixedSample, groups: Iterable[int]) -> dict[int, float]:
-    """Mean MS-SSIM of a sample's images at each of some scan groups, against all of their groups.
+    """Return the mean MS-SSIM of a sample's images at each of `groups`, compared with all scan groups.
 
     Raises:
         ImageError: an image is too small to be measured; the message begins with its id.

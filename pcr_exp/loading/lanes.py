@@ -1,19 +1,19 @@
-"""How an epoch is laid out: L lanes of samples, from (seed, epoch) alone. Pure functions.
+"""The layout of an epoch: L lanes of samples, determined by (seed, epoch) alone. Pure functions.
 
-Records are shuffled and dealt, whole, to lanes of equal length. The few that fit into no lane any more are
-laid end to end and cut, so that every lane ends with a part or two of them. A lane's samples are shuffled
-inside a window of a few of its records; lanes are read side by side.
+Records are shuffled and dealt whole to lanes of equal length. The few that no longer fit into a lane are laid
+end to end and cut, so that every lane ends with one or two parts of them. The samples of a lane are shuffled
+within a window of a few of its records. Lanes are interleaved.
 
-S slots of a global batch own L / S neighbouring lanes each, and processes own neighbouring slots. So what a
-slot sees does not depend on how many processes there are, of one process every record is read once, and of W
-processes at most W - 1 records are read by two.
+A global batch consists of S micro-batches. Each micro-batch index owns L / S adjacent lanes, and each process
+owns adjacent indices. So the samples of an index do not depend on the number of processes. One process reads
+every record once; with W processes, at most W - 1 records are read by two of them.
 
-How well this mixes: a global batch holds samples of L records, and of those that take their places. Of
-batches of 64 images, `records_per_batch` counts
+Mixing: a global batch holds samples of L records and of the records that replace them. For batches of 64
+images, `records_per_batch` returns
 
     records of             64   1,024 images
     8 lanes of 1 record   9.0     8.0 records per batch     (8 in use, and `records_ahead`)
-    one window of 4       4.0     4.0, as it was before     (4 in use, 8 where batches meet, and as many)
+    one window of 4       4.0     4.0 records per batch     (4 in use, 8 between windows, and `records_ahead`)
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ class Part(NamedTuple):
 
 
 class Lane(NamedTuple):
-    """The parts that a lane is made of, in order."""
+    """The parts of a lane, in order."""
 
     parts: list[Part]
     tail: int
-    """Samples of the last ones, of records that were cut."""
+    """Samples in the last parts, which come from records that were cut."""
 
     @property
     def size(self) -> int:
@@ -54,36 +54,36 @@ class Lane(NamedTuple):
 
 
 class SampleIndices(NamedTuple):
-    """Samples by their places, in the order in which they are used; both int64 [n]."""
+    """Samples in order of use, by record and number. Both arrays are int64 [n]."""
 
     records: Ints
     samples: Ints
-    """Number in the record."""
+    """Number within the record."""
 
 
 class EpochLanes:
-    """The lanes of an epoch; `slot` gives what a slot of the global batch uses of them."""
+    """The lanes of an epoch. `slot` returns the samples of one micro-batch index."""
 
     def __init__(
         self, record_sizes: Sequence[int], *, seed: int, epoch: int, num_lanes: int, window: int
     ) -> None:
-        """Deal records of so many samples to lanes; `window` records of a lane are shuffled together."""
+        """Deal records of the given sizes to lanes; `window` records of a lane are shuffled together."""
         line = stream(seed, Purpose.RECORD_ORDER, epoch).permutation(len(record_sizes))
         self._lanes = deal(record_sizes, line.tolist(), num_lanes)
         self._lane_sizes = [lane.size for lane in self._lanes]
         self._seed, self._epoch, self._window = seed, epoch, window
-        # Samples that a lane takes to use up a window.
+        # Mean number of samples in a window.
         self._step = window * sum(record_sizes) / len(record_sizes)
 
     def slot(self, slot: int, num_slots: int) -> SampleIndices:
-        """What a slot uses; `num_slots` divides the number of lanes, and each uses ceil(N / num_slots).
+        """Return the ceil(N / num_slots) samples of a micro-batch index; `num_slots` divides the lanes.
 
-        One that has a sample less uses its last one twice, and one that has none uses another's.
+        An index with one sample less uses its last sample twice; one without samples uses another's.
         """
         return laid_end_to_end(self.chunks(slot, num_slots))
 
     def chunks(self, slot: int, num_slots: int) -> Iterator[SampleIndices]:
-        """What `slot` gives, a chunk after the other: two windows of each lane are in memory at most."""
+        """Yield the samples of `slot` in chunks, with at most two windows of each lane in memory."""
         num_lanes = len(self._lanes)
         own = range(slot * num_lanes // num_slots, (slot + 1) * num_lanes // num_slots)
         windows = [_windows(self._lanes[lane].parts, self._window, self._stream(lane)) for lane in own]
@@ -102,16 +102,16 @@ class EpochLanes:
 
 
 def chunks_in_stored_order(record_sizes: Sequence[int], slot: int, num_slots: int) -> Iterator[SampleIndices]:
-    """What a slot uses where nothing is shuffled: a run of the records as they are stored, one by one."""
+    """Yield a micro-batch index's samples without shuffling: a contiguous run in stored order."""
     parts = list(_cut(record_sizes, range(len(record_sizes)), _quotas(sum(record_sizes), num_slots)))[slot]
     count = -(-sum(record_sizes) // num_slots)
     return _filled_up(_windows(parts, 1, None), count, lambda: SampleIndices(np.array([0]), np.array([0])))
 
 
 def deal(record_sizes: Sequence[int], line: Iterable[int], num_lanes: int) -> list[Lane]:
-    """Lanes of floor or ceil(N / num_lanes) samples, so that neighbours together are as equal.
+    """Deal records to lanes of floor or ceil(N / num_lanes) samples; adjacent lanes combined are as even.
 
-    Each record of `line` goes to the lane that has most room for it; those that find none are cut.
+    Each record of `line` goes to the lane with the most room. Records that do not fit there are cut.
     """
     room = _quotas(sum(record_sizes), num_lanes)
     dealt: list[list[Part]] = [[] for _ in room]
@@ -130,12 +130,12 @@ def deal(record_sizes: Sequence[int], line: Iterable[int], num_lanes: int) -> li
 def side_by_side(
     windows: Sequence[Iterator[SampleIndices]], sizes: Sequence[int], step: float, tail: int
 ) -> Iterator[SampleIndices]:
-    """K lanes of these sizes, given by their windows, as one run of samples, a chunk after the other.
+    """Interleave K lanes, given by their windows and sizes, and yield the samples in chunks.
 
-    Lanes take turns, but lane k is k / K of a `step` ahead of lane 0, so that they do not all come to the
-    next record at once. The lead is won in the first `step` of samples, and given back in the last one before
-    the `tail`, whose records lanes share and use at the same time. So each sample has a time, which rises
-    along a lane: the run is sorted by it, and of lanes at the same time the first comes first.
+    Lanes take turns, but lane k runs k / K of a `step` ahead of lane 0, so that they do not all reach their
+    next record at once. The lead builds up over the first `step` samples. It is given back over the last
+    `step` samples before the `tail`, whose records the lanes share and use at the same time. So each sample
+    has a time that rises along its lane. Samples are sorted by time; on ties, the first lane comes first.
     """
     shares = [-k / len(sizes) for k in range(len(sizes))]
     lanes = [_Turns(*lane, step, tail) for lane in zip(windows, sizes, shares, strict=True)]
@@ -145,7 +145,7 @@ def side_by_side(
         filled = [lane for lane in lanes if len(lane.times)]
         if not filled:
             return
-        # What is not laid out yet comes later than all that is laid out of its lane.
+        # Samples not laid out yet come later than all laid-out samples of their lane.
         until = min((lane.times[-1] for lane in filled if lane.has_more), default=np.inf)
         taken = [lane.take(until) for lane in filled]
         order = np.argsort(np.concatenate([times for times, _ in taken]), kind="stable")
@@ -154,7 +154,7 @@ def side_by_side(
 
 
 class _Turns:
-    """What is laid out of a lane and not used yet, and the time of each sample."""
+    """The laid-out but unused samples of a lane, and the time of each."""
 
     def __init__(
         self, windows: Iterator[SampleIndices], size: int, share: float, step: float, tail: int
@@ -170,7 +170,7 @@ class _Turns:
         return self._num_laid_out < self._size
 
     def fill(self) -> None:
-        """Lay out the next window if nothing is left of those before."""
+        """Lay out the next window if no earlier samples are left."""
         if len(self.times) == 0 and self.has_more:
             self._places = next(self._windows)
             end = self._num_laid_out + len(self._places.records)
@@ -180,7 +180,7 @@ class _Turns:
             self._num_laid_out = end
 
     def take(self, until: float) -> tuple[npt.NDArray[np.float64], SampleIndices]:
-        """What has its time up to `until`, with these times."""
+        """Remove the samples with times up to `until`; return (times, samples)."""
         count = int(np.searchsorted(self.times, until, side="right"))
         times, places = self.times[:count], SampleIndices(*(column[:count] for column in self._places))
         self.times, self._places = (
@@ -191,11 +191,11 @@ class _Turns:
 
 
 def num_held(record_sizes: Sequence[int], num_lanes: int, window: int) -> int:
-    """The most records that are in use at once by this many neighbouring lanes.
+    """Return the maximum number of records in use at once by `num_lanes` adjacent lanes.
 
-    Each lane uses a window of them. Besides, a record that lanes share is held while one of them has used
-    its part and another has not. Where records have one size (one of them may be smaller, as an encoder's
-    last), that is one at most: lanes come to their tails at the same time, all but the one with the smaller.
+    Each lane uses a window of records. In addition, a record shared by lanes is held while one of them has
+    used its part and another has not. If all records have one size (an encoder's last may be smaller), that
+    is at most one: all lanes reach their tails at the same time, except the lane with the smaller record.
     """
     sizes = sorted(record_sizes)
     alike = sizes[1:2] == sizes[-1:] or len(sizes) == 1
@@ -204,7 +204,7 @@ def num_held(record_sizes: Sequence[int], num_lanes: int, window: int) -> int:
 
 
 def records_per_batch(records: Ints, batch_size: int) -> float:
-    """How many records a full batch has samples of, in the mean; `records` says whose each sample is."""
+    """Return the mean number of records in a full batch; `records` holds the record of each sample."""
     batches = np.sort(records[: len(records) // batch_size * batch_size].reshape(-1, batch_size), axis=1)
     return float(1 + np.count_nonzero(np.diff(batches, axis=1), axis=1).mean())
 
@@ -214,7 +214,7 @@ def _quotas(num_samples: int, count: int) -> list[int]:
 
 
 def _cut(sizes: Sequence[int], line: Iterable[int], quotas: Iterable[int]) -> Iterator[list[Part]]:
-    """The records of `line` laid end to end, cut into chunks of these quotas."""
+    """Lay the records of `line` end to end and cut them into chunks of these quotas."""
     rest = (Part(record, 0, sizes[record]) for record in line)
     part = Part(0, 0, 0)
     for quota in quotas:
@@ -231,7 +231,7 @@ def _cut(sizes: Sequence[int], line: Iterable[int], quotas: Iterable[int]) -> It
 
 
 def _windows(parts: Sequence[Part], window: int, rng: np.random.Generator | None) -> Iterator[SampleIndices]:
-    """The samples of every `window` of parts, shuffled; as they come without an `rng`."""
+    """Yield the samples of every `window` parts, shuffled if there is an `rng`."""
     for start in range(0, len(parts), window):
         together = parts[start : start + window]
         records = np.repeat([part.record for part in together], [part.size for part in together])
@@ -241,14 +241,14 @@ def _windows(parts: Sequence[Part], window: int, rng: np.random.Generator | None
 
 
 def laid_end_to_end(chunks: Iterable[SampleIndices]) -> SampleIndices:
-    """All of them as one."""
+    """Concatenate the chunks."""
     return SampleIndices(*(np.concatenate(columns) for columns in zip(*chunks, strict=True)))
 
 
 def _filled_up(
     chunks: Iterable[SampleIndices], count: int, another: Callable[[], SampleIndices]
 ) -> Iterator[SampleIndices]:
-    """These, and then the last sample as often as `count` of them want; `another` stands in for none."""
+    """Yield the chunks, then repeat the last sample up to `count`; without chunks, start from `another`."""
     num_given, last = 0, None
     for last in chunks:
         num_given += len(last.records)

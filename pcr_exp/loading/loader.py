@@ -1,17 +1,16 @@
 """Records in, batches out.
 
-A plan (`plan`) says what is read and what batches are made of, and a stream (`stream`) does it. On the plain
-way nothing else stands there (`stage`); an echo (`echo/`) takes that place.
+A plan (`plan`) defines the reads and the contents of each batch, and a stream (`stream`) carries it out. By
+default, nothing stands between them and training (`stage`); data echoing (`echo/`) adds a stage there.
 
-Which samples make up a batch, and how each is augmented, is a function of (seed, epoch, the batch's slot in
-the global batch): never of workers, threads, how fast storage is, or how many processes share the slots.
+Which samples form a batch, and how each is augmented, is a function of (seed, epoch, index of the micro-batch
+in the global batch). It does not depend on workers, threads, storage speed or the number of processes.
 
-Memory: reading runs ahead of decoding, but however long nobody takes a batch, no more record prefixes are
-held or in flight than those that this process's lanes use (`shuffle_records` each, and those of which one
-lane has used its part and another has not) and `records_ahead` more, besides those that a stage keeps in
-use. `RecordLoader.max_held_bytes` gives that bound. Besides there are the batches
-under way: num_workers x prefetch_batches + 3 of them, of pixels and the files they come from, and what a
-buffer behind decoding holds, in pixels.
+Memory: reading runs ahead of decoding, but record prefixes held or in flight are bounded even if nobody takes
+a batch. They are those that this process's lanes use, `records_ahead` more, and those that a stage keeps in
+use. Each lane uses `shuffle_records`; in addition, lanes hold a shared record while one has used its part and
+another has not. `RecordLoader.max_held_bytes` returns this bound. Memory also holds the pixels and files of
+num_workers x prefetch_batches + 3 batches in progress, and the pixels in a shuffle buffer after decoding.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ def _open_decoder(
 
 
 class RecordLoader:
-    """Batches of a split, for one process. One stream at a time; a context manager that closes it."""
+    """Batches of a split for one process. Runs one stream at a time, and closes it as a context manager."""
 
     def __init__(
         self,
@@ -80,18 +79,18 @@ class RecordLoader:
         global_batch_size: int | None = None,
         selection: Selection | Mixture | None = None,
     ) -> None:
-        """`storage_config` says how many reads in flight it takes to hide the storage's latency.
+        """`storage_config` determines how many reads in flight hide the storage's latency.
 
-        `global_batch_size` is what all processes together train on per update (None: a batch of each).
-        Of a `selection` the other images are not used, and records that hold none of it are not read. It may
-        be a mixture, which shuffles, of sources whose records are numbered one after the other.
+        `global_batch_size` is the number of images per update over all processes (None: one batch each).
+        With a `selection`, only its images are used, and records without any of them are not read. It may be
+        a mixture of sources with consecutively numbered records; a mixture always shuffles.
 
-        `fields` are read with every record, and come with the batches; without them not a byte is.
+        `fields` are read with every record and returned with the batches; otherwise no field is read.
 
         Raises:
-            RecordError: a candidate of the policy is a scan group that the records lack.
+            RecordError: the records lack a scan group among the policy's candidates.
             ConfigError: the records lack the label, there is no such rank, lanes and global batch cannot be
-                shared equally, the echo does not fit them, or fields do not fit the transform or an echo.
+                divided equally, the echo does not fit them, or fields do not fit the transform or an echo.
         """
         index = records.index
         for group in policy.candidates:
@@ -106,7 +105,7 @@ class RecordLoader:
             check_lanes(config.lanes, self._share.num_slots, world_size)
         self._selection = selection
         self._sizes: list[int] = index.sizes.tolist() if selection is None else selection.sizes
-        """Samples that are used of every record, but of those that hold none of a selection."""
+        """Samples used per record; records without a selected image are left out."""
         selects = selection.has_selections if isinstance(selection, Mixture) else selection is not None
         if selects and config.on_corrupt == "replace":
             raise ConfigError(
@@ -116,7 +115,7 @@ class RecordLoader:
         num_used = len(selection) if isinstance(selection, Mixture) else sum(self._sizes)
         num_samples = self._share.samples_per_slot(num_used)
         self.num_samples = num_samples * len(self._share.slots)
-        """Fresh ones, per epoch and process."""
+        """Fresh samples per epoch and process."""
         self._stage = open_stage(
             echo,
             StageInputs(
@@ -134,7 +133,7 @@ class RecordLoader:
                 "what was read before: a damaged image could not be replaced any more."
             )
         self.num_batches = self._stage.num_batches
-        """Updates per epoch; this process gives a batch of each of its slots to every one."""
+        """Updates per epoch. This process contributes all of its micro-batches to each of them."""
         self._records = records
         self._policy = policy
         self._config = config
@@ -148,11 +147,11 @@ class RecordLoader:
         self._fields = fields
         kinds = {} if fields is None else fields.kinds
         self._decoder = _open_decoder(transform, records.open_decoder(config.decode), seed, kinds)
-        # Reading asks for an epoch's order first, batching a little later.
+        # Reading requests an epoch's order first, and batching a little later.
         self._order = lru_cache(maxsize=3)(self._epoch_order)
         self._stream: BatchStream | None = None
         self._batches: Iterator[Batch] | None = None
-        """The result of `batches`: the stream, or a stage around it, which may hold images of its own."""
+        """The result of `batches`: the stream, or a stage around it, which may hold its own images."""
         self._earlier_stats = LoaderStats()
 
     @property
@@ -163,15 +162,15 @@ class RecordLoader:
     def batches(
         self, first_epoch: int, first_batch: int, num_epochs: int, end_batch: int | None = None
     ) -> Iterator[Batch]:
-        """One continuous stream over the epochs [first_epoch, num_epochs); ends the stream before it.
+        """Start a continuous stream over the epochs [first_epoch, num_epochs), ending any earlier stream.
 
-        Read-ahead crosses epochs. Batches are counted in updates here: from update `first_batch` > 0 of the
-        first epoch on it gives exactly what an uninterrupted stream would have given, of any number of
-        processes, and reads only records that are still needed; with `end_batch` it gives the batches of each
-        epoch before that update, and reads only records that they need.
+        Read-ahead crosses epochs. `first_batch` and `end_batch` count updates. With `first_batch` > 0, the
+        first epoch begins at that update. The stream then yields exactly what an uninterrupted one would, for
+        any number of processes, and reads only records that are still needed. With `end_batch`, every epoch
+        ends before that update, and only records needed for the remaining batches are read.
 
         Raises:
-            LoaderError: an epoch has no batch `first_batch`, or `end_batch` is given and echo stands behind
+            LoaderError: an epoch has no batch `first_batch`, or `end_batch` is given with an echo after
                 decoding.
             ConfigError: the configured storage takes longer for one record than `loader.timeout_s`.
         """
@@ -189,11 +188,11 @@ class RecordLoader:
         return self._batches
 
     def max_held_bytes(self) -> int:
-        """Bytes that the record prefixes of a stream take at most, those in flight included.
+        """Return the maximum bytes that a stream's record prefixes take, including those in flight.
 
-        (records that lanes hold + records ahead, and one record for each sample that a stage keeps in
-        it) x the largest prefix at the largest scan group that the policy may choose or a repeat shows, and
-        the largest fields.
+        The bound is (records held by lanes + one record per sample that a stage holds + records ahead) x
+        (largest prefix + largest fields). The prefix is that of the largest scan group that the policy may
+        choose or a repeat may use.
         """
         index = self._records.index
         largest = int(index.prefixes_bytes(self._largest_group).max())
@@ -208,12 +207,12 @@ class RecordLoader:
         return (in_use + self._reading().ahead) * largest
 
     def pause(self) -> None:
-        """Let no read begin; return when the reads in flight have ended. Decoding goes on."""
+        """Start no new reads; return when the reads in flight have ended. Decoding continues."""
         if self._stream is not None:
             self._stream.pause()
 
     def resume(self) -> None:
-        """Read on."""
+        """Resume reading."""
         if self._stream is not None:
             self._stream.resume()
 
@@ -264,7 +263,7 @@ class RecordLoader:
         return self._stage.order([SampleSequence.once(laid_end_to_end(slot())) for slot in slots], epoch)
 
     def _laid_out(self, epoch: int) -> list[SlotSamples]:
-        """The samples that each slot of this process uses in an epoch."""
+        """Return an epoch's samples for each micro-batch index of this process."""
         slots = self._slots(epoch)
         if not isinstance(self._selection, Selection):
             return slots
@@ -287,23 +286,23 @@ class RecordLoader:
 
     @property
     def _num_lanes(self) -> int:
-        """That this process reads side by side."""
+        """Number of lanes that this process interleaves."""
         num_slots = len(self._share.slots)
         return self._config.lanes // self._share.num_slots * num_slots if self._shuffle else num_slots
 
     def _reading(self) -> Reading:
-        # Small reads need the most in flight to hide latency, large ones the most memory and time.
+        # Small reads need the most in flight to hide latency; large ones take the most memory and time.
         smallest, largest = min(self._policy.candidates), max(self._policy.candidates)
         in_flight = read_ahead.reads_in_flight(self._storage_config, self._mean_read_bytes(smallest))
         per_call = read_ahead.reads_per_call(in_flight, self._records.reads_many and self._fields is None)
-        # A lane of each slot comes to its next records at the same time; lanes of one slot do not.
+        # Lanes of different micro-batches reach new records at the same time; lanes of the same do not.
         at_once = self._config.shuffle_records * len(self._share.slots)
-        # A policy that follows training chooses as reads begin: the earlier they do, the less it knows.
+        # A policy that follows training chooses when a read begins: an earlier choice is less informed.
         at_start = self._config.shuffle_records * self._num_lanes if self._policy.by_epoch else at_once
         under_way = read_ahead.by_calls(in_flight, per_call)
         ahead = read_ahead.reads_ahead(under_way, at_once, at_start, self._mean_read_bytes(largest))
         if self._storage_config is not None and self._storage_config.reads_in_flight is not None:
-            ahead = max(ahead, in_flight)  # who sets the number knows what memory it takes
+            ahead = max(ahead, in_flight)  # an explicit number overrides the memory limit
         return Reading(in_flight, self._config.records_ahead or ahead, per_call)
 
     @property

@@ -1,4 +1,4 @@
-"""The records of several splits as one set, numbered one after the other, and the policy that reads them."""
+"""The records of several splits as one consecutively numbered set, and the policy that reads them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from pcr_exp.records.reader import RecordSet
 
 @dataclass(frozen=True, slots=True)
 class LabelledRecords:
-    """The records of a source, and which of their labels is used."""
+    """The records of a source, and the name of the label to use."""
 
     records: RecordSet
     label: str
@@ -36,19 +36,19 @@ class LabelledRecords:
 
 
 class Numbering:
-    """Things of several sources, numbered one after the other."""
+    """Consecutive numbers for the items of several sources."""
 
     def __init__(self, counts: Sequence[int]) -> None:
         self.starts = list(accumulate(counts, initial=0))[:-1]
 
     def place(self, number: int) -> tuple[int, int]:
-        """(source, its own number)."""
+        """Return (source, number within the source)."""
         source = int(np.searchsorted(self.starts, number, side="right")) - 1
         return source, number - self.starts[source]
 
 
 def require_one_codec(sources: Mapping[str, RecordSet]) -> None:
-    """Raise ConfigError unless one decoder serves all of them."""
+    """Raise ConfigError unless one decoder serves all sources."""
     codecs = {name: records.codec.name for name, records in sources.items()}
     one_way = (
         "records of one image codec: prepare all with the same records.codec, open all as baseline or none"
@@ -57,19 +57,19 @@ def require_one_codec(sources: Mapping[str, RecordSet]) -> None:
 
 
 class MixedRecords(RecordSet):
-    """The records of all sources. What each is read for is counted."""
+    """The records of all sources. Counts the bytes read from each."""
 
     def __init__(self, sources: Mapping[str, LabelledRecords], *, merges: bool = False) -> None:
-        """`sources` share a codec and `max_pixels`; those of a run also a storage, which is theirs together.
+        """`sources` share a codec and `max_pixels`; in a run, they also share one storage.
 
-        With `merges`, classes of one name are one class; else an image's class tells its source.
+        With `merges`, classes with the same name become one class. Otherwise, a class identifies its source.
         """
         self._names = list(sources)
         self._sources = list(sources.values())
         self.numbering = Numbering([len(source.records.index.records) for source in self._sources])
-        """Of the records."""
+        """Numbers the records of all sources."""
         self.classes = Numbering([len(source.classes) for source in self._sources])
-        """Of the classes: an index among those of all sources says which source an image is of."""
+        """Numbers the classes of all sources before merging, so that a number identifies the source."""
         self.sources = dict(sources)
         names = [name for source in self._sources for name in source.classes]
         self._classes = list(dict.fromkeys(names)) if merges else names
@@ -83,7 +83,7 @@ class MixedRecords(RecordSet):
 
     @property
     def read_bytes(self) -> dict[str, int]:
-        """By source, the bytes that were read so far, those read ahead included."""
+        """Bytes read so far by source, including read-ahead."""
         with self._lock:
             return {name: self._read_bytes[name] for name in self._names}
 
@@ -95,7 +95,7 @@ class MixedRecords(RecordSet):
         return self._names[self.numbering.place(record)[0]]
 
     def merged(self, name: str, labels: Any) -> npt.NDArray[np.int64]:
-        """Class indexes of the mixture, [N], for those of a source."""
+        """Map class indices [N] of a source to class indices [N] of the mixture."""
         found: npt.NDArray[np.int64] = self._class_of[
             np.asarray(labels, dtype=np.int64) + self.classes.starts[self._names.index(name)]
         ]
@@ -133,14 +133,14 @@ class MixedRecords(RecordSet):
 
     @contextmanager
     def _named(self, i: int) -> Iterator[None]:
-        """Records of sources have the same names: an error says of which it is."""
+        """Name the source in errors, because records of different sources may have the same name."""
         try:
             yield
         except RecordError as error:
             raise RecordError(f"source {self._names[i]!r}: {error}") from error
 
     def _joined(self, i: int, prefix: RecordPrefix) -> RecordPrefix:
-        """What came of a source, with the labels of the mixture."""
+        """Count the bytes of a source's prefix, and map its labels to those of the mixture."""
         with self._lock:
             self._read_bytes[self._names[i]] += prefix.num_bytes
         labels = self.merged(self._names[i], prefix.labels[self._sources[i].label])
@@ -167,7 +167,7 @@ class MixedRecords(RecordSet):
 
 
 class MixedPolicy(EpochPolicy):
-    """Reads each source as its own policy says, of its own records; all decide by the epoch alone."""
+    """Reads each source's records as its own policy decides. None of the policies follows training."""
 
     def __init__(self, policies: Mapping[str, ScanPolicy], records: Numbering) -> None:
         self._policies = policies
@@ -178,15 +178,15 @@ class MixedPolicy(EpochPolicy):
         )
 
     def group(self, epoch: int, record: int) -> int | None:
-        """That of its source."""
+        """Return the group chosen by the policy of the record's source."""
         i, own = self._records.place(record)
         return self._own[i].group(epoch, own)
 
     def state_dict(self) -> dict[str, Any]:
-        """By source."""
+        """Return the policies' states by source."""
         return {name: policy.state_dict() for name, policy in self._policies.items()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on with each."""
+        """Restore each policy's state."""
         for name, policy in self._policies.items():
             policy.load_state_dict(state[name])

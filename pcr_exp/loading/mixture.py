@@ -1,9 +1,9 @@
-"""Several splits as one: how an epoch is laid out of them. Pure functions of (seed, epoch, slot).
+"""Mixing several splits: how an epoch is laid out. Pure functions of (seed, epoch, micro-batch index).
 
-An epoch takes the same number of images of each source, whatever the source holds. Every source is gone
-through in orders of its own (`lanes`), one pass after the other, and an epoch goes on where the last one
-ended. So each image comes once in a pass. Where an epoch holds several passes of a source, each reads its
-records again.
+Every epoch takes a fixed number of images from each source, however many the source holds. Each source is
+traversed in its own orders (`lanes`), pass after pass, and an epoch continues where the last one ended. So
+each image occurs once per pass. If an epoch contains several passes over a source, each reads its records
+again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pcr_exp.loading.selection import Selection
 from pcr_exp.system.randomness import Purpose, stream
 
 _ROUGHLY = 2**14
-"""Positions that are laid out at a time."""
+"""Positions laid out at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,47 +33,47 @@ class MixedSource:
     """A split, or a selection of one, in a mixture."""
 
     first_record: int
-    """Records of all sources are numbered one after the other: the number of its first."""
+    """Number of the source's first record; records of all sources are numbered consecutively."""
     record_sizes: Sequence[int]
-    """Samples in each of its records; of a selection as `Selection.sizes`."""
+    """Samples in each of its records; for a selection, `Selection.sizes`."""
     num_images: int
-    """That an epoch takes of it."""
+    """Images that an epoch takes from the source."""
     selection: Selection | None = None
 
     def records(self) -> Ints:
-        """[number of record sizes] their numbers in the mixture."""
+        """Return its records' numbers in the mixture, [len(record_sizes)]."""
         own = np.arange(len(self.record_sizes)) if self.selection is None else self.selection.records
         return self.first_record + own
 
     def samples(self, laid_out: SampleIndices) -> Ints:
-        """The number in its record of each sample."""
+        """Return each sample's number within its record."""
         return laid_out.samples if self.selection is None else self.selection.locate(laid_out).samples
 
 
 class Mixture:
-    """The images that a loader uses: of each source as many per epoch as `num_images` says."""
+    """The images that a loader uses: `num_images` of each source per epoch."""
 
     def __init__(self, sources: Mapping[str, MixedSource]) -> None:
         self._sources = list(sources.values())
         self.has_selections = any(source.selection is not None for source in self._sources)
         self.sizes = [size for source in self._sources for size in source.record_sizes]
-        """Samples that are used of each record, but of those that hold none of a selection."""
+        """Samples used per record; records without a selected image are left out."""
         used = {name: source.selection for name, source in sources.items() if source.selection is not None}
         self.identity: dict[str, Any] = {
             "mixture": [[name, source.num_images] for name, source in sources.items()],
             "selections": {name: selection.fingerprint for name, selection in used.items()},
         }
-        """What must be equal where a state goes on: the order of sources too, which numbers them."""
+        """Must match when a state is resumed, including the order of the sources, which numbers them."""
 
     def __len__(self) -> int:
         return sum(source.num_images for source in self._sources)
 
     def num_held(self, share: RankShare, num_lanes: int, window: int) -> int:
-        """The most records that a process's lanes use at once; `num_lanes` are those of one source."""
+        """Return the maximum number of records in use at once by a process; `num_lanes` is per source."""
         num_own = num_lanes // share.num_slots * len(share.slots)
         held = 0
         for source in self._sources:
-            # Slots come to a source's next pass one after the other; one slot ends a pass before the next.
+            # Several micro-batch indices enter a new pass one by one; a single one ends each pass first.
             passes = 2 + source.num_images // sum(source.record_sizes) if len(share.slots) > 1 else 1
             held += num_own * window + (num_own - 1) * passes
         return held
@@ -81,7 +81,7 @@ class Mixture:
     def order(
         self, epoch: int, share: RankShare, *, batch_size: int, seed: int, num_lanes: int, window: int
     ) -> StreamedOrder:
-        """The order of a process in an epoch; records that several passes use are there for each of them."""
+        """Return the order of a process in an epoch; a record used by several passes is read for each."""
         seeds = [
             int(stream(seed, Purpose.MIXTURE, place).integers(2**63)) for place in range(len(self._sources))
         ]
@@ -94,7 +94,7 @@ class Mixture:
             ]
             for slot in share.slots
         ]
-        # Each pass of a source has numbers of its own for its records.
+        # Each pass of a source has its own record numbers.
         num_records, stored = 0, []
         for of_slots in zip(*slots, strict=True):
             first = min(passes.first_pass for passes in of_slots)
@@ -111,19 +111,19 @@ class Mixture:
         return StreamedOrder(chunks, num_records, batch_size, stored=np.concatenate(stored))
 
     def _chunks(self, epoch: int, slot: int, share: RankShare) -> Iterator[tuple[MixedSource, int, int]]:
-        """Of every source, the first sample of a slot's endless order that the epoch uses, and how many."""
+        """Yield each source with the chunk of its endless order for `slot`: first sample and length."""
         ends = np.cumsum([0, *(source.num_images for source in self._sources)])
-        # Slots take turns in the sources laid end to end: all get as many, and as even a share as can be.
+        # Micro-batch indices take turns over all sources: equal totals, and shares as even as possible.
         turns = -((slot - ends) // share.num_slots)
         for source, (first, end) in zip(self._sources, pairwise(turns.tolist()), strict=True):
             yield source, epoch * (end - first), end - first
 
 
 class _Passes:
-    """A chunk of a slot's endless order of a source."""
+    """A chunk of the endless order of a source for one micro-batch index."""
 
     numbered_from = 0
-    """Added to the numbers of its records, which are `num_records` more in each pass."""
+    """Offset of its record numbers, which rise by `num_records` in each pass."""
 
     def __init__(
         self,
@@ -145,7 +145,7 @@ class _Passes:
         self._num_lanes, self._window = lanes
 
     def __iter__(self) -> Iterator[SampleIndices]:
-        """From the first sample of the chunk on, without an end."""
+        """Yield the samples from the first of the chunk on, without end."""
         skipped = self._skipped
         for number in count(self.first_pass):
             lanes = EpochLanes(
@@ -163,12 +163,12 @@ class _Passes:
 
 
 def exact_share(share: float) -> Fraction:
-    """The number that was typed."""
+    """Return the decimal number that was typed, exactly."""
     return Fraction(repr(float(share)))
 
 
 def epoch_size(epoch: str | int, num_images: Sequence[int], shares: Sequence[Fraction]) -> int:
-    """Images of an epoch of sources with these images and shares; `epoch` is as `pcr_exp.mix` says."""
+    """Return the images per epoch for sources of these sizes and shares; `epoch` as in `pcr_exp.mix`."""
     passes = [num * sum(shares) / share for num, share in zip(num_images, shares, strict=True)]
     if isinstance(epoch, int):
         return epoch
@@ -176,10 +176,10 @@ def epoch_size(epoch: str | int, num_images: Sequence[int], shares: Sequence[Fra
 
 
 def source_counts(shares: Mapping[str, Fraction], epoch: int, multiple_of: int = 1) -> dict[str, int]:
-    """By source, the images of an epoch, whose number is rounded down to a multiple.
+    """Return an epoch's images by source; the total is rounded down to a multiple of `multiple_of`.
 
     Raises:
-        ConfigError: none is left, or a source's share is less than one.
+        ConfigError: no image is left, or a source gets none.
     """
     num_images = epoch // multiple_of * multiple_of
     wanted = f"at least {multiple_of} images, so that all processes have whole batches or as many each"
@@ -192,7 +192,7 @@ def source_counts(shares: Mapping[str, Fraction], epoch: int, multiple_of: int =
 
 
 def epoch_counts(shares: Sequence[Fraction], num_images: int) -> list[int]:
-    """How many of `num_images` each source gives: by largest remainder, the first of equal ones first."""
+    """Divide `num_images` among sources by the largest remainder method; ties go to the first."""
     exact = [share * num_images / sum(shares) for share in shares]
     counts = [int(wanted) for wanted in exact]
     by_remainder = sorted(range(len(shares)), key=lambda i: counts[i] - exact[i])
@@ -202,16 +202,16 @@ def epoch_counts(shares: Sequence[Fraction], num_images: int) -> list[int]:
 
 
 def interleaved(counts: Sequence[int], rng: np.random.Generator) -> Ints:
-    """[sum of counts] which source comes when: each of its k images somewhere in a k-th of the epoch.
+    """Return the source of each position, [sum of counts]: one of its k images in each k-th of the epoch.
 
-    So every batch has about its share of each source.
+    So every batch has about the right share of each source.
     """
     times = np.concatenate([(np.arange(num) + rng.random(num)) / max(1, num) for num in counts])
     return np.repeat(np.arange(len(counts)), counts)[np.argsort(times, kind="stable")]
 
 
 def _mixed(sources: Sequence[_Passes], seed: int, epoch: int, slot: int) -> Iterator[SampleIndices]:
-    """What a slot uses in an epoch."""
+    """Yield the samples of a micro-batch index in an epoch."""
     turns = interleaved([source.num for source in sources], stream(seed, Purpose.MIXTURE, epoch, slot))
     to_come = [iter(source) for source in sources]
     held = [SampleIndices(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)) for _ in sources]

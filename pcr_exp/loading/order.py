@@ -1,11 +1,11 @@
-"""The order of an epoch as one process reads it: which records, and which sample comes when. Pure functions.
+"""The order of an epoch for one process: its records, and when each sample is used. Pure functions.
 
-A process owns some of the slots that a global batch is made of (`RankShare`). Each slot uses samples in an
-order of its own (`lanes`), cut into batches; the process gives the first batch of each of its slots, then the
-second of each, and so on.
+A global batch consists of micro-batches, and a process owns some of their indices (`RankShare`). Each index
+has its own order of samples (`lanes`), cut into batches. The process yields the first batch of each of its
+indices, then the second of each, and so on.
 
-It is gone through twice: once at its beginning, to learn when each record is wanted first and last, and then
-along with the batches.
+The order is traversed twice: once at the start, to find the first and last use of each record, and then along
+with the batches.
 """
 
 from __future__ import annotations
@@ -23,30 +23,30 @@ from pcr_exp.loading.lanes import Ints, SampleIndices, laid_end_to_end
 
 @dataclass(frozen=True, slots=True)
 class RankShare:
-    """Which slots of a global batch are a process's own; slots are numbered over all processes."""
+    """A process's micro-batches of a global batch. Indices count over all processes."""
 
     rank: int = 0
     world_size: int = 1
     num_slots: int = 1
-    """All processes together have so many."""
+    """Micro-batches of all processes together."""
 
     @property
     def slots(self) -> range:
-        """This process's own."""
+        """The micro-batch indices of this process."""
         per_process = self.num_slots // self.world_size
         return range(self.rank * per_process, (self.rank + 1) * per_process)
 
     def samples_per_slot(self, num_samples: int) -> int:
-        """Samples that every slot uses in an epoch."""
+        """Return the number of samples that each micro-batch index uses in an epoch."""
         return -(-num_samples // self.num_slots)
 
 
 def open_share(rank: int, world_size: int, *, batch_size: int, global_batch_size: int | None) -> RankShare:
-    """The share of a process.
+    """Return the share of a process.
 
     Args:
-        batch_size: Images of a slot's batch.
-        global_batch_size: Of all slots' batches together (None: a slot for each process).
+        batch_size: Images per micro-batch.
+        global_batch_size: Images of all micro-batches together (None: one micro-batch per process).
 
     Raises:
         SettingError: there is no such rank, or the global batch cannot be divided like this.
@@ -65,32 +65,32 @@ class EpochRange:
     first_batch: int
     num_epochs: int
     end_batch: int | None = None
-    """Every epoch gives only the updates before this one (None: all)."""
+    """Every epoch ends before this update (None: no limit)."""
 
     def epochs(self) -> Iterator[tuple[int, int]]:
-        """(epoch, first update) of every epoch."""
+        """Yield (epoch, first update) for every epoch."""
         for epoch in range(self.first_epoch, self.num_epochs):
             yield epoch, self.first_batch if epoch == self.first_epoch else 0
 
 
 @dataclass(frozen=True, slots=True)
 class SampleSequence:
-    """The samples that one slot uses in an epoch, in order. All arrays are int64 [n]."""
+    """The samples of one micro-batch index in an epoch, in order of use. All arrays are int64 [n]."""
 
     records: Ints
     samples: Ints
-    """Number in the record."""
+    """Number within the record."""
     repeats: Ints
-    """How often the epoch used it before."""
+    """Earlier uses of the sample in this epoch."""
 
     @classmethod
     def once(cls, indices: SampleIndices) -> SampleSequence:
-        """Every sample of `indices` for the first time."""
+        """Return a sequence in which every sample of `indices` is used for the first time."""
         return cls(indices.records, indices.samples, np.zeros(len(indices.records), dtype=np.int64))
 
 
 class Request(NamedTuple):
-    """A read: the groups after `after`, up to `group`, of a record."""
+    """A read of the groups `after` + 1 to `group` of a record."""
 
     record: int
     group: int
@@ -99,52 +99,52 @@ class Request(NamedTuple):
 
 
 Choose = Callable[[int], int | None]
-"""Given a record, the scan group to read it at; None where that is not decided yet."""
+"""Returns the scan group at which to read a record, or None if that is not decided yet."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EpochOrder:
-    """The reads of one process in an epoch: R reads, n positions in B batches. Made whole; reads may go on.
+    """The whole order of one process in an epoch: R reads, n positions in B batches. Reads may be continued.
 
-    Reads are numbered in the order of their first uses.
+    Reads are numbered in order of first use.
     """
 
     records: Ints
-    """[R] record number of every read."""
+    """[R] record number of each read."""
     continuations: Ints
-    """[R] 0 reads a prefix of the record; k > 0 reads on, to the scan group that k-th repeats show."""
+    """[R] 0 for a prefix of the record; k > 0 for a continuation to the scan group of k-th repeats."""
     groups: Ints
-    """[R] that scan group; of a prefix, 0."""
+    """[R] that scan group; 0 for a prefix."""
     bases: Ints
-    """[R] the read that a continuation continues; of a prefix, the read itself."""
+    """[R] the read that a continuation extends; for a prefix, the read itself."""
     batches: Ints
-    """[B + 1] batch b is made of the positions batches[b] to batches[b + 1]; the last entry is n."""
+    """[B + 1] batch b covers the positions batches[b] to batches[b + 1] - 1; the last entry is n."""
     reads: Ints
-    """[n] for every position, the read that its sample comes from."""
+    """[n] the read that supplies the sample at each position."""
     samples: Ints
-    """[n] and the sample's number in that record."""
+    """[n] that sample's number within its record."""
     repeats: Ints
-    """[n] and how often the epoch used it before."""
+    """[n] earlier uses of that sample in this epoch."""
     first_use: Ints
-    """[R] the first position that a read serves; rising."""
+    """[R] the first position that a read serves, ascending."""
     last_use: Ints
-    """[R] the last one, also through reads that continue it."""
+    """[R] the last position that a read serves, directly or through its continuations."""
 
     @property
     def num_batches(self) -> int:
-        """B, of all slots together."""
+        """B, over all micro-batch indices of the process."""
         return len(self.batches) - 1
 
     def batch_start(self, batch: int) -> int:
-        """The first position of a batch; of batch B, n."""
+        """Return the first position of a batch; n for batch B."""
         return int(self.batches[batch])
 
     def uses(self, first: int, end: int) -> tuple[Ints, Ints, Ints]:
-        """Reads, samples and repeats of the positions `first` to `end` - 1; quickest in their order."""
+        """Return reads, samples and repeats of positions `first` to `end` - 1; fastest in ascending order."""
         return self.reads[first:end], self.samples[first:end], self.repeats[first:end]
 
     def requests(self, reads: Ints, choose: Choose) -> Iterator[Request | None]:
-        """For each of `reads` a prefix, or its continuation; None while `choose` gives it."""
+        """Yield a prefix or continuation for each of `reads`; None while `choose` returns None."""
         groups: dict[int, int] = {}
         for read in reads.tolist():
             record, base = int(self.records[read]), int(self.bases[read])
@@ -154,7 +154,7 @@ class EpochOrder:
                 groups[read] = group
                 yield Request(record, group)
             else:
-                # A policy may have chosen more for this record than its repeats ask for.
+                # The policy may have chosen a higher group for this record than its repeats request.
                 groups[read] = max(groups[base], int(self.groups[read]))
                 yield Request(record, groups[read], groups[base])
 
@@ -162,14 +162,14 @@ class EpochOrder:
 def epoch_order(
     slots: Sequence[SampleSequence], batch_size: int, repeat_groups: Sequence[int] = ()
 ) -> EpochOrder:
-    """The order in which a process reads.
+    """Return the order in which a process reads.
 
     Args:
-        slots: What each of its slots uses; all use equally many.
-        batch_size: Positions of a batch; a slot's last one may be shorter.
-        repeat_groups: K scan groups. The k-th repeat of a sample, up to the K-th, needs a read that continues
-            what was read of its record up to the k-th of them. There is one per record and k, wanted by the
-            first k-th repeat of its samples.
+        slots: Samples of each of its micro-batch indices, all of equal length.
+        batch_size: Positions per batch; the last batch of an index may be shorter.
+        repeat_groups: K scan groups. The k-th repeat of a sample, up to the K-th, needs a continuation of its
+            record's read up to the k-th of these groups. There is one continuation per record and k, needed
+            first by the first k-th repeat of any of its samples.
     """
     num_continuations = len(repeat_groups)
     count = len(slots[0].records)
@@ -179,7 +179,7 @@ def epoch_order(
         return np.concatenate([getattr(slot, column) for slot in slots])[turns]
 
     repeats = taken("repeats")
-    # A read of this process is a record and a number of continuations: it reads no record twice in an epoch.
+    # A read is a record and a continuation number: a process reads no record twice in an epoch.
     keys = taken("records") * (num_continuations + 1) + np.minimum(repeats, num_continuations)
     num_keys = int(keys.max()) + 1
     first_use = _last_positions(keys[::-1], num_keys, len(keys) - 1, -1)
@@ -207,42 +207,42 @@ def epoch_order(
 
 
 def in_turns(count: int, num_slots: int, batch_size: int) -> tuple[Ints, Ints]:
-    """Slots of `count` uses each take turns by batches: positions in the slots laid end to end, and sizes."""
+    """Interleave sequences of `count` uses by batch; return positions in their concatenation, and sizes."""
     batch = np.arange(count) // batch_size
-    # Stable: positions of a batch stay together and in order, batches of the same number in that of slots.
+    # Stable: positions of a batch stay together and in order; equal batch numbers keep the sequences' order.
     turns = np.argsort(np.tile(batch, num_slots), kind="stable") if num_slots > 1 else np.arange(count)
     return turns, np.repeat(np.bincount(batch), num_slots)
 
 
 def _last_positions(keys: Ints, num_keys: int, start: int, step: int) -> Ints:
-    """The last position of each key, -1 where there is none; positions count from `start` by `step`."""
+    """Return the last position of each key, or -1; positions count from `start` in steps of `step`."""
     found = np.full(num_keys, -1, dtype=np.int64)
-    # Of repeated indices, numpy keeps the last one assigned.
+    # For repeated indices, numpy keeps the last value assigned.
     found[keys] = start + step * np.arange(len(keys))
     return found
 
 
 _ROUGHLY = 2**14
-"""Positions that several slots lay out at a time."""
+"""Approximate number of positions laid out at a time for several micro-batch indices."""
 
 _NONE = SampleIndices(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
 
 SlotSamples = Callable[[], Iterator[SampleIndices]]
-"""Gives what a slot uses in an epoch, from its beginning on."""
+"""Returns an iterator over the samples of a micro-batch index in an epoch, from the start."""
 
 
 class StreamedOrder:
-    """The order in which every sample is used once: as `epoch_order` of the same slots makes it whole.
+    """An order that uses every sample once, laid out as it is used; equals `epoch_order` of the same samples.
 
-    `uses` is for one thread.
+    `uses` may only be called from one thread.
     """
 
     def __init__(
         self, slots: Sequence[SlotSamples], num_records: int, batch_size: int, *, stored: Ints | None = None
     ) -> None:
-        """`slots` use equally many samples, of records 0 to `num_records` - 1.
+        """`slots` yield equally many samples, of records 0 to `num_records` - 1.
 
-        `stored` [`num_records`] says which record is read for each of these (None: that of its number).
+        `stored` [`num_records`] maps these record numbers to the records to read (None: no change).
         """
         self._slots = slots
         self._batch_size = batch_size
@@ -251,7 +251,7 @@ class StreamedOrder:
         for indices in self._chunks():
             end = self._num_positions + len(indices.records)
             positions = np.arange(self._num_positions, end)
-            # Of repeated indices, numpy keeps the last one assigned.
+            # For repeated indices, numpy keeps the last value assigned.
             new = first_use[indices.records] < 0
             first_use[indices.records[new][::-1]] = positions[new][::-1]
             last_use[indices.records] = positions
@@ -269,17 +269,17 @@ class StreamedOrder:
 
     @property
     def num_batches(self) -> int:
-        """As `EpochOrder` says."""
+        """As in `EpochOrder`."""
         return -(-self._per_slot // self._batch_size) * len(self._slots)
 
     def batch_start(self, batch: int) -> int:
-        """As `EpochOrder` says."""
+        """As in `EpochOrder`."""
         turn, slot = divmod(batch, len(self._slots))
         before = min(turn * self._batch_size, self._per_slot)
         return before * len(self._slots) + slot * min(self._batch_size, self._per_slot - before)
 
     def uses(self, first: int, end: int) -> tuple[Ints, Ints, Ints]:
-        """As `EpochOrder` says."""
+        """As in `EpochOrder`."""
         if first < self._begin:
             self._rewind()
         while self._begin + len(self._held.records) < end:
@@ -291,7 +291,7 @@ class StreamedOrder:
         return self._number[indices.records], indices.samples, np.zeros(end - first, dtype=np.int64)
 
     def requests(self, reads: Ints, choose: Choose) -> Iterator[Request | None]:
-        """As `EpochOrder` says."""
+        """As in `EpochOrder`."""
         for record in self.records[reads].tolist():
             while (group := choose(record)) is None:
                 yield None
@@ -306,7 +306,7 @@ class StreamedOrder:
         self._held, self._begin = _NONE, 0
 
     def _chunks(self) -> Iterator[SampleIndices]:
-        """All positions in order."""
+        """Iterate over all positions in order."""
         if len(self._slots) == 1:
             return self._slots[0]()
         count = self._batch_size * max(1, _ROUGHLY // (self._batch_size * len(self._slots)))
@@ -320,7 +320,7 @@ class StreamedOrder:
 
 
 def _in_chunks_of(count: int, chunks: Iterator[SampleIndices]) -> Iterator[SampleIndices]:
-    """The same samples in chunks of `count`; the last one may be shorter."""
+    """Yield the same samples in chunks of `count`; the last may be shorter."""
     held: list[SampleIndices] = []
     num_held = 0
     for chunk in chunks:

@@ -1,4 +1,4 @@
-"""The reads of a stream, and the samples of each batch: known before anything is read. Pure."""
+"""The reads of a stream and the samples of each batch, planned before anything is read. No side effects."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pcr_exp.loading.order import EpochRange, Order, Request
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchPlan:
-    """A batch: the positions `first` to `end` - 1 of an epoch's order."""
+    """Plan of a batch: consecutive positions of an epoch's order, from `first` on."""
 
     epoch: int
     order: Order
@@ -24,21 +24,21 @@ class BatchPlan:
     """Updates of the epoch."""
     slot: int
     part: int
-    """Which batch it is of those that this process gives to the update."""
+    """Index among the micro-batches that this process contributes to the update."""
     num_parts: int
-    """How many those are."""
+    """Number of micro-batches that this process contributes to the update."""
     first: int
     opens: list[tuple[int, int]]
-    """(position, read) of every read that is wanted here first; the first batch of a stream also wants those
+    """(position, read) of each read that this batch needs first. The first batch of a stream also opens reads
     of earlier positions that are still in use."""
     takes: list[tuple[int, int, int]]
-    """(position, read, sample's number in the record) of every image."""
+    """(position, read, sample number within the record) of each image."""
     num_repeats: int
-    """Images whose sample the epoch used before."""
+    """Images whose sample the epoch has used before."""
 
 
 class Plan:
-    """The reads and the batches of a span, of the slots that are this process's own."""
+    """The reads and batches of an epoch range, for the micro-batch indices of this process."""
 
     def __init__(
         self,
@@ -47,10 +47,10 @@ class Plan:
         order: Callable[[int], Order],
         choose: Callable[[int, int], int | None],
     ) -> None:
-        """`slots` take turns in the batches of an order: together they are this process's part of an update.
+        """`slots` take turns in the batches of an order; together they form this process's part of an update.
 
-        `order(epoch)` is asked for twice per epoch: by `requests`, and later by `batches`.
-        `choose(epoch, record)` gives the scan group; None where it is not decided yet.
+        `order(epoch)` is called twice per epoch: by `requests`, and later by `batches`.
+        `choose(epoch, record)` returns the scan group, or None if it is not decided yet.
         """
         self._span = span
         self._slots = slots
@@ -58,7 +58,7 @@ class Plan:
         self._choose = choose
 
     def requests(self) -> Iterator[Request | None]:
-        """Every read, in the order of first uses; None while the group of the next one is not decided."""
+        """Yield every read in order of first use; None while the group of the next one is undecided."""
         for epoch, first_batch in self._span.epochs():
             order = self._order(epoch)
             needed = self._needed(order, self._numbers(order, first_batch))
@@ -66,7 +66,7 @@ class Plan:
                 yield None if request is None else request._replace(epoch=epoch)
 
     def batches(self) -> Iterator[BatchPlan]:
-        """Every batch, in order."""
+        """Yield every batch in order."""
         for epoch, first_batch in self._span.epochs():
             order = self._order(epoch)
             numbers = self._numbers(order, first_batch)
@@ -94,13 +94,13 @@ class Plan:
                 )
 
     def _numbers(self, order: Order, first_batch: int) -> range:
-        """The batches of `order` that are wanted, from update `first_batch` on."""
+        """Return the wanted batches of `order`, from update `first_batch` on."""
         num_parts, end_batch = len(self._slots), self._span.end_batch
         end = order.num_batches if end_batch is None else min(order.num_batches, end_batch * num_parts)
         return range(min(first_batch * num_parts, end), end)
 
     def _needed(self, order: Order, numbers: range) -> Ints:
-        """The reads that serve one of these batches."""
+        """Return the reads that serve any of these batches."""
         if not numbers:
             return np.empty(0, dtype=np.int64)
         first, end = order.batch_start(numbers.start), order.batch_start(numbers.stop)

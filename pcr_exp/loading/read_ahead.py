@@ -1,4 +1,4 @@
-"""How many reads must be under way at a time, and ahead of those in use. Pure functions."""
+"""How many reads must be in flight, and how many ahead of those in use. Pure functions."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ _IN_FLIGHT_UNKNOWN = 4
 _MIN_AHEAD = 4
 _MAX_AHEAD_BYTES = 2**30
 _MAX_START_BYTES = 64 * MIB
-"""Limit of the bytes that are held for an epoch's start alone."""
+"""Limit on bytes held only for the start of an epoch."""
 _FEW_THREADS = 64
 _READS_PER_CALL = 16
 
 
 def reads_in_flight(storage: StorageConfig | None, mean_read_bytes: float) -> int:
-    """Reads that must be in flight for a rate, not latency, to be the limit (Little's law), plus two.
+    """Return the reads in flight that make a rate, not latency, the limit (Little's law), plus two.
 
-    The two are one that is being checked and handed over, and one that waits its turn at the pipe. Seeks do
-    not overlap: they are part of the rate, and more in flight would only queue at the head. Storage whose
-    rates are not known gets 4. No more than 512, which are 100 MiB/s of 14 kB at 50 ms and more
-    (results/object_stores).
+    The two extra are one read being verified and handed over, and one waiting its turn at the pipe. Seeks do
+    not overlap: they are part of the rate, and more reads in flight would only queue at the disk head.
+    Storage with unknown rates gets 4. The maximum of 512 suffices for more than 100 MiB/s in reads of 14 kB
+    at a latency of 50 ms (results/object_stores).
 
-    `storage.reads_in_flight`, where it is set, is the answer.
+    `storage.reads_in_flight` overrides the result if it is set.
     """
     if storage is None:
         return _IN_FLIGHT_UNKNOWN
@@ -39,13 +39,13 @@ def reads_in_flight(storage: StorageConfig | None, mean_read_bytes: float) -> in
 
 
 def busy_s_per_read(storage: StorageConfig, read_bytes: float) -> float:
-    """Seconds in which the storage serves this read and no other: its seek, then its bytes."""
+    """Return the seconds in which storage serves only this read: its seek, then its transfer."""
     transfer_s = read_bytes / (storage.bandwidth_mib_per_s * MIB) if storage.bandwidth_mib_per_s else 0.0
     return storage.seek_ms / 1e3 + transfer_s
 
 
 def longest_read_s(storage: StorageConfig | None, num_bytes: int) -> float:
-    """Seconds that a read of `num_bytes` takes at the rates that are configured, alone on the storage."""
+    """Return the seconds that a single read of `num_bytes` takes at the configured rates."""
     if storage is None:
         return 0.0
     slot_s = 1 / storage.requests_per_s if storage.requests_per_s else 0.0
@@ -53,17 +53,17 @@ def longest_read_s(storage: StorageConfig | None, num_bytes: int) -> float:
 
 
 def reads_ahead(in_flight: int, at_once: int, at_start: int, mean_read_bytes: float) -> int:
-    """Reads to be ahead of those in use: all that may be in flight or are needed at once; up to 1 GiB.
+    """Return the reads ahead of those in use: all in flight and all needed at once, up to 1 GiB.
 
-    At least four, where they take no more: batches are asked for in bursts. And those that an epoch starts
-    with, up to 64 MiB of them: else storage rests at the end of an epoch, and training at the start of the
+    At least four within that limit, because batches are requested in bursts. Also all that an epoch starts
+    with, up to 64 MiB. Otherwise, storage would idle at the end of an epoch, and training at the start of the
     next (`experiments.loaders.speed.epoch_starts` measures it).
 
     Args:
-        in_flight: Reads that are to be under way.
+        in_flight: Reads to have in flight.
         at_once: Reads that one update may be the first to need.
         at_start: Reads that an epoch's first update needs.
-        mean_read_bytes: Of the largest scan group that may be read.
+        mean_read_bytes: Mean bytes per read at the largest scan group that may be read.
     """
     affordable = max(2, int(_MAX_AHEAD_BYTES / mean_read_bytes))
     for_start = min(at_start, int(_MAX_START_BYTES / mean_read_bytes))
@@ -71,20 +71,20 @@ def reads_ahead(in_flight: int, at_once: int, at_start: int, mean_read_bytes: fl
 
 
 def reads_per_call(in_flight: int, reads_many: bool) -> int:
-    """Reads that a thread does by one call: several, where so many threads would wait for each other.
+    """Return the reads that a thread makes in one call: several if too many threads would be needed.
 
     Args:
-        in_flight: Reads that are to be under way.
-        reads_many: Whether the storage does several by one call.
+        in_flight: Reads to have in flight.
+        reads_many: Whether the storage supports several reads in one call.
     """
     return _READS_PER_CALL if reads_many and in_flight > _FEW_THREADS else 1
 
 
 def by_calls(in_flight: int, per_call: int) -> int:
-    """Reads to have under way where calls do several: half as many again.
+    """Return the reads to have in flight: half as many again if a call makes several.
 
-    The reads of a call begin and end together, and meanwhile none of them is under way: those that came
-    first wait for the last, and all of them for the thread that verifies one after the other.
+    The reads of a call begin and end together. Those that arrive first wait for the last, and all of them
+    wait while the thread verifies one after another. In the meantime, they are not in flight.
     """
     return in_flight if per_call == 1 else in_flight + in_flight // 2
 
@@ -93,13 +93,13 @@ class Reading(NamedTuple):
     """How far a stream reads ahead."""
 
     in_flight: int
-    """Reads that are to be under way."""
+    """Reads to have in flight."""
     ahead: int
     """Reads ahead of those in use."""
     per_call: int = 1
-    """Reads that a thread does by one call."""
+    """Reads that a thread makes in one call."""
 
     @property
     def num_threads(self) -> int:
-        """Threads that have so many reads under way."""
+        """Threads needed for that many reads in flight."""
         return math.ceil(by_calls(self.in_flight, self.per_call) / self.per_call)

@@ -1,4 +1,4 @@
-"""Reads: how they are done, what of a record is then in memory, and what replaces a damaged image."""
+"""Reads: perform them, hold the record data in use, and replace damaged images."""
 
 from __future__ import annotations
 
@@ -16,37 +16,37 @@ log = logging.getLogger(__name__)
 
 
 class Reads:
-    """The reads of an epoch that are in use; each brings a prefix of a record."""
+    """The reads of an epoch that are in use. Each yields a record prefix."""
 
     def __init__(self, order: Order) -> None:
         self._order = order
         self._in_use: dict[int, RecordPrefix] = {}
 
     def open(self, read: int, result: RecordPrefix | Extension) -> tuple[int, bool]:
-        """Begin to use what a read has brought: (bytes, whether they are the first of their record)."""
+        """Start using a read's result; return (bytes read, whether it is the first read of its record)."""
         assert isinstance(result, RecordPrefix)
         self._in_use[read] = result
         return result.num_bytes, True
 
     def samples(self, read: int) -> RecordPrefix:
-        """The samples of a read that is in use."""
+        """Return the samples of a read that is in use."""
         return self._in_use[read]
 
     def label(self, read: int, sample: int, name: str) -> int:
-        """Class index of a sample."""
+        """Return the class index of a sample."""
         return int(self._in_use[read].labels[name][sample])
 
     def newest_group(self) -> int:
-        """Scan group of the read that was opened last, of those in use; 0 if there is none."""
+        """Return the scan group of the most recently opened read in use; 0 if none is in use."""
         return self._in_use[max(self._in_use)].group if self._in_use else 0
 
     def release(self, read: int, position: int) -> None:
-        """Forget a read after the last position that uses it."""
+        """Drop a read if `position` is the last one that uses it."""
         if self._order.last_use[read] == position:
             del self._in_use[read]
 
     def trim(self, position: int) -> None:
-        """Make what is in use smaller, if it can be: only positions from `position` on are to come."""
+        """Shrink the reads in use where possible, as only positions from `position` on remain."""
 
 
 def read_one(
@@ -56,10 +56,10 @@ def read_one(
     fields: RecordFields | None = None,
     replacing: int | None = None,
 ) -> RecordPrefix | Extension:
-    """Do a read, of `fields` too; with `replacing`, a seed, damaged images are replaced.
+    """Perform a read. A prefix includes `fields`; with `replacing`, a seed, damaged images are replaced.
 
     Raises:
-        RecordError, StorageError: as `RecordSet.read_prefix` and `read_extension`.
+        RecordError, StorageError: as for `RecordSet.read_prefix` and `read_extension`.
     """
     if request.after:
         return records.read_extension(request.record, request.after, request.group)
@@ -83,11 +83,11 @@ def _with(prefix: RecordPrefix, beside: Beside) -> RecordPrefix:
 
 
 def read_many(records: RecordSet, requests: list[Request]) -> list[RecordPrefix]:
-    """Do several reads by one call of the storage.
+    """Perform several prefix reads in one storage call.
 
     Raises:
-        LoaderError: one of them continues another.
-        RecordError, StorageError: as `RecordSet.read_prefixes`.
+        LoaderError: a request continues an earlier read.
+        RecordError, StorageError: as for `RecordSet.read_prefixes`.
     """
     if any(request.after for request in requests):
         raise LoaderError("reads that continue others are done one by one")
@@ -102,15 +102,15 @@ def read_with_replacements(
     epoch: int,
     fields: RecordFields | None = None,
 ) -> RecordPrefix:
-    """A prefix as `read_prefix` gives it; damaged images of the record are replaced by others of it.
+    """Read a prefix as `read_prefix` does, replacing damaged images with others of the same record.
 
-    With `fields`, images of which one of these is damaged are replaced, too.
+    With `fields`, images with a damaged field are replaced, too.
 
-    Which one stands in for which follows from (seed, epoch, record, number in the record), whatever else is
-    read, by however many processes. Its label comes with it.
+    The replacement is a function of (seed, epoch, record, number in the record). It does not depend on other
+    reads or on the number of processes. Its label is used as well.
 
     Raises:
-        RecordError: more than single images is damaged, or all of them are.
+        RecordError: the damage goes beyond single images, or all images are damaged.
         StorageError: the storage could not deliver.
     """
     try:

@@ -1,7 +1,7 @@
-"""Memory that worker processes share, used over and over.
+"""Memory shared with worker processes, reused from batch to batch.
 
-A batch of 64 images of 224 x 224 has 2,352 pages, which would be cleared, mapped in two processes and handed
-over by file descriptor for every batch anew.
+A batch of 64 images of 224 x 224 px takes 2,352 pages. Without reuse, every batch would clear these pages,
+map them in two processes and pass a file descriptor.
 """
 
 from __future__ import annotations
@@ -19,35 +19,35 @@ import numpy.typing as npt
 
 _numbers = itertools.count()
 _shared_buffers: weakref.WeakValueDictionary[int, SharedBuffer] = weakref.WeakValueDictionary()
-"""By number. Forked workers inherit it, so that a number is enough to say which shared buffer is meant."""
+"""Shared buffers by number. Forked workers inherit this dict, so a number identifies a buffer to them."""
 
 
 class SharedBuffer:
-    """Room for the pixels of a batch, and behind it for the files that they are decoded from.
+    """Space for the pixels of a batch, followed by space for the files to decode them from.
 
-    Pickled, it is its number: only a process that was forked after it was made can be sent it.
+    It pickles as its number, so it can only be sent to a process that was forked after its creation.
     """
 
     def __init__(self, num_pixel_bytes: int, num_file_bytes: int, free: deque[SharedBuffer]) -> None:
         self.number = next(_numbers)
-        # Pages that nobody has written to take no memory, so room for files that are larger costs nothing.
+        # Pages take no memory until they are written to, so spare space for larger files costs nothing.
         memory = memoryview(mmap.mmap(-1, num_pixel_bytes + num_file_bytes))
         self._pixels = memory[:num_pixel_bytes]
         self.files = memory[num_pixel_bytes:]
-        """The training process writes what the batch is to be decoded from."""
-        self._free = weakref.ref(free)  # it lies in there: a cycle would wait for the garbage collector
+        """The training process writes the batch's files here."""
+        self._free = weakref.ref(free)  # weak, or the cycle would wait for the garbage collector
         _shared_buffers[self.number] = self
 
     def pixels(self, shape: tuple[int, ...], dtype: str = "uint8") -> npt.NDArray[Any]:
-        """An array of `shape`, to be written by the worker that was sent the shared buffer."""
+        """Return an array of `shape`, to be filled by the worker that received the shared buffer."""
         return np.frombuffer(self._pixels, dtype=dtype, count=math.prod(shape)).reshape(shape)
 
     def has_room(self, shape: tuple[int, ...], dtype: str) -> bool:
-        """Whether such an array fits."""
+        """Return whether such an array fits."""
         return math.prod(shape) * np.dtype(dtype).itemsize <= len(self._pixels)
 
     def receive(self, shape: tuple[int, ...], dtype: str = "uint8") -> npt.NDArray[Any]:
-        """What was written. When nothing refers to it any more, the shared buffer may be taken again."""
+        """Return the filled array. Once nothing refers to it, the shared buffer is free again."""
         flat = np.frombuffer(self._pixels, dtype=dtype, count=math.prod(shape))
         weakref.finalize(flat, _give_back, self._free, self).atexit = False
         return flat.reshape(shape)
@@ -57,7 +57,7 @@ class SharedBuffer:
 
 
 class SharedBuffers:
-    """`count` shared buffers, made before workers are forked. The training process gives them out."""
+    """A pool of `count` shared buffers, made before workers are forked. The training process takes them."""
 
     def __init__(self, count: int, num_pixel_bytes: int, num_file_bytes: int) -> None:
         self._free: deque[SharedBuffer] = deque()
@@ -65,7 +65,7 @@ class SharedBuffers:
         self._all = list(self._free)
 
     def take(self) -> SharedBuffer | None:
-        """A shared buffer that nobody uses, or None: whoever asked finds memory elsewhere."""
+        """Return an unused shared buffer, or None: the caller then uses other memory."""
         try:
             return self._free.popleft()
         except IndexError:

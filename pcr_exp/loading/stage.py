@@ -1,7 +1,7 @@
-"""The step that may stand between the order of an epoch, decoding, and the batches that training gets.
+"""The optional step between the order of an epoch, decoding, and the batches that training receives.
 
-On the plain way nothing does: this is it. A stage that changes something overrides what it changes, and is
-registered in the group `echo`, with its settings (`echo.variants`).
+The default stage here changes nothing. Other stages override what they change, and are registered in the
+group `echo` with their settings (`echo.variants`).
 """
 
 from __future__ import annotations
@@ -21,59 +21,59 @@ Batches = Iterator[Batch] | Generator[Batch, None, None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StageInputs:
-    """The facts of a loader that its stage may use."""
+    """Properties of a loader that its stage may use."""
 
     index: RecordIndex
     """The index of the records."""
     first_group: int
-    """The scan group that is read first; of those that a policy chooses from, the lowest."""
+    """The scan group that is read first; for a policy, its lowest candidate."""
     num_samples: int
-    """Fresh ones, per epoch and slot."""
+    """Fresh samples per epoch and micro-batch index."""
     batch_size: int
-    """Images of a slot's batch."""
+    """Images per micro-batch."""
     seed: int
     slots: Sequence[int]
-    """Those of this process."""
+    """The micro-batch indices of this process."""
 
 
 class Stage:
-    """The plain way: every sample once, every read the prefix of a record, batches as they are decoded."""
+    """The default: every sample once, every read the prefix of a record, batches as they are decoded."""
 
     num_kept_in_use = 0
-    """Samples that a buffer in front of decoding holds, and with them their records."""
+    """Samples that a buffer before decoding holds, together with their records."""
     highest_group = 0
-    """The highest scan group that is read beyond what the policy chooses."""
+    """The highest scan group that the stage itself requests; 0 if it requests none."""
 
     def __init__(self, inputs: StageInputs) -> None:
         self.num_batches = -(-inputs.num_samples // inputs.batch_size)
-        """Per epoch."""
+        """Updates per epoch."""
         self._batch_size = inputs.batch_size
 
     def order(self, fresh: Sequence[SampleSequence], epoch: int) -> EpochOrder:  # noqa: ARG002
-        """The order in which a process reads; each of its slots has `fresh` samples to use.
+        """Return the order in which a process reads; `fresh` are the samples of its micro-batch indices.
 
-        A stage that overrides this is given an epoch whole; else it is laid out as it is used, the same.
+        A stage that overrides this receives the whole epoch. Otherwise, the same order is laid out on use.
         """
         return epoch_order(fresh, self._batch_size)
 
     def reads(self, order: Order) -> Reads:
-        """The reads of that order."""
+        """Return the reads of that order."""
         return Reads(order)
 
     def decoded_span(self, span: EpochRange) -> EpochRange:
-        """The span of decoded batches that a span of the loader's batches is made of."""
+        """Return the range of decoded batches that a range of the loader's batches is made of."""
         return span
 
     def batches(self, decoded: Iterator[Batch], span: EpochRange) -> Iterator[Batch]:  # noqa: ARG002
-        """The loader's batches in `span`, of those decoded in `decoded_span(span)`."""
+        """Return the loader's batches in `span`, made of those decoded in `decoded_span(span)`."""
         return decoded
 
 
 def open_stage(config: EchoConfig | None, inputs: StageInputs) -> Stage:
-    """The stage that a configuration asks for: the plain way (also where it is None), or an echo.
+    """Open the configured stage: an echo, or the default stage (also if `config` is None).
 
     Raises:
-        ConfigError, RecordError: the echo does not fit the records, or how processes share a batch.
+        ConfigError, RecordError: the echo does not fit the records, or the way processes share a batch.
     """
     stage: Stage = Stage(inputs) if config is None else build("echo", config, inputs)
     return stage

@@ -1,6 +1,6 @@
-"""One continuous run of batches: the owner of threads, processes and shared memory, and the one loop.
+"""One continuous run of batches. Owns the threads, processes and shared memory, and runs the main loop.
 
-The way of an image:
+The path of an image:
 
     plan -> fetch (threads) -> reads -> encoded images (this process) -> decode, augment (workers) -> batch
 """
@@ -42,14 +42,14 @@ from pcr_exp.records.reader import RecordSet
 
 @dataclass(frozen=True, slots=True)
 class LoaderStats:
-    """What a loader did since it was made."""
+    """Statistics of a loader since its creation."""
 
     read_s: float = 0.0
     """Seconds in which at least one read was in flight."""
     decode_s: float = 0.0
     """Seconds of decoding and augmenting, summed over processes."""
     num_decoded: int = 0
-    """Images that they gave."""
+    """Images decoded."""
 
     def __add__(self, other: LoaderStats) -> LoaderStats:
         return LoaderStats(*map(add, astuple(self), astuple(other)))
@@ -57,21 +57,21 @@ class LoaderStats:
 
 @dataclass(slots=True)
 class _Task:
-    """A batch on its way: its files come in, then they are decoded."""
+    """A batch in progress: its files are collected, then decoded."""
 
     plan: BatchPlan
     images: EncodedImages
     group: int
-    """Scan group of the read that was opened last, of those in use."""
+    """Scan group of the most recently opened read in use."""
     num_opened: int = 0
-    """Of the plan's reads."""
+    """Reads of the plan that were opened."""
     labels: list[int] = field(default_factory=list)
     record_bytes: int = 0
     full_bytes: int = 0
     sources: dict[str, SourcePart] = field(default_factory=dict)
 
     def batch(self, result: Decoded) -> Batch:
-        """What training gets, when the images have been decoded."""
+        """Return the batch for training, given the decoded images."""
         pixels, shared_buffer, plan = result.pixels, self.images.files.shared_buffer, self.plan
         if pixels is None:
             assert shared_buffer is not None
@@ -97,7 +97,7 @@ class _Task:
 
 
 class BatchStream:
-    """Iterator over batches. Nothing is read before the first `next`; `close` ends all that it started."""
+    """Iterator over batches. Reads nothing before the first `next`; `close` ends all that was started."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class BatchStream:
         fields: RecordFields | None = None,
         replacing: int | None = None,
     ) -> None:
-        """`open_reads` makes the reads of an epoch; with `replacing`, a seed, damaged images are replaced.
+        """`open_reads` creates an epoch's reads. With `replacing`, a seed, damaged images are replaced.
 
         `fields` are read with every record.
         """
@@ -139,34 +139,34 @@ class BatchStream:
         self._pinner: ThreadPoolExecutor | None = None
         self._epoch: int | None = None
         self._reads: Reads
-        """Those of `_epoch` that are in use."""
+        """The reads of `_epoch` that are in use."""
         self._begun: _Task | None = None
-        """The batch whose files come in."""
+        """The batch whose files are being collected."""
         self._submitted: deque[_Task | PcrExpError] = deque()
-        """What is being decoded, and the error that ends the stream, if any, in its place."""
+        """Batches being decoded, followed by the error that ends the stream, if any."""
         self._pinned: deque[Future[Batch]] = deque()
-        """Decoded batches on their way to page-locked memory."""
+        """Decoded batches that are being copied to page-locked memory."""
         self._is_planned = True
-        """Whether there is more to fill."""
+        """Whether the plan may have more batches to fill."""
         self._closed = False
         self._decode_s = 0.0
         self._num_decoded = 0
 
     @property
     def stats(self) -> LoaderStats:
-        """What this stream did so far."""
+        """Statistics of this stream so far."""
         return LoaderStats(self._fetcher.busy_s, self._decode_s, self._num_decoded)
 
     def __iter__(self) -> BatchStream:
         return self
 
     def __next__(self) -> Batch:
-        """The next batch; waits for storage and decoding.
+        """Return the next batch, waiting for storage and decoding.
 
         Raises:
-            RecordError, StorageError: reading or decoding failed; all batches before have come out.
-            LoaderError: a worker process died; nothing came for `loader.timeout_s`; or the stream is paused
-                and what it had read is used up.
+            RecordError, StorageError: reading or decoding failed; all earlier batches have been returned.
+            LoaderError: a worker process died; nothing arrived within `loader.timeout_s`; or the stream is
+                paused and its read-ahead is used up.
         """
         if self._closed:
             raise StopIteration
@@ -175,7 +175,7 @@ class BatchStream:
             self._submit(pool, may_wait=not (self._submitted or self._pinned))
             batch = self._next_decoded(pool)
             if self._config.num_workers > 0:
-                self._submit(pool, may_wait=False)  # to be decoded while the trainer works
+                self._submit(pool, may_wait=False)  # decoded while the trainer works
         except BaseException:
             self.close()
             raise
@@ -189,10 +189,10 @@ class BatchStream:
             self._pool = InlinePool(decoder)
         else:
             if START_METHOD == "fork":
-                # One for every batch that may be under way, and three that came out and are still in use.
+                # One for every batch that may be in progress, and three for returned batches still in use.
                 count = config.num_workers * config.prefetch_batches + 3
                 self._take_buffer = SharedBuffers(count, *decoder.room(self._batch_size)).take
-            # Before the fetch threads: they would not survive a fork.
+            # Fork before the fetch threads start: they would not survive a fork.
             self._pool = WorkerPool(
                 decoder, config.num_workers, prefetch=config.prefetch_batches, timeout_s=config.timeout_s
             )
@@ -202,12 +202,12 @@ class BatchStream:
         return self._pool
 
     def _submit(self, pool: Pool, *, may_wait: bool) -> None:
-        """Give the pool as many batches as it has room for; wait for storage for the first at most."""
-        # Batches on their way to page-locked memory count, too: else they pile up before a slow trainer.
+        """Fill the pool with batches. With `may_wait`, wait for storage, but only for the first of them."""
+        # Batches being pinned count, too; otherwise they would pile up if the trainer is slow.
         while self._is_planned and len(self._submitted) + len(self._pinned) < pool.capacity:
             try:
                 task = self._filled(may_wait=may_wait and not self._submitted)
-            # An error takes its place in line: at any number of workers all batches before it come out.
+            # The error is queued, so that any number of workers first returns all earlier batches.
             except PcrExpError as error:
                 self._submitted.append(error)
                 self._is_planned = False
@@ -218,13 +218,13 @@ class BatchStream:
             self._submitted.append(task)
 
     def _filled(self, *, may_wait: bool) -> _Task | None:
-        """The next batch with all its files; None: it was the last, or bytes are late and it stays begun."""
+        """Collect the files of the next batch. None: there is none, or bytes are late and it stays begun."""
         task = self._begun = self._begun or self._next_task()
         if task is None:
             return None
         plan, reads = task.plan, self._reads
         for position, read, sample in plan.takes[len(task.labels) :]:
-            # In the middle of an epoch, first come all that are in use there.
+            # A stream that starts within an epoch first opens all reads in use at that position.
             while task.num_opened < len(plan.opens) and plan.opens[task.num_opened][0] <= position:
                 if not self._fetcher.want(1) and not may_wait:
                     return None
@@ -247,13 +247,13 @@ class BatchStream:
         return _Task(plan, images, self._reads.newest_group())
 
     def _open_next(self, task: _Task) -> None:
-        """Begin to use the next read; waits for it."""
+        """Wait for the next read and start using it."""
         first_use, read = task.plan.opens[task.num_opened]
         num_bytes, is_first = self._reads.open(read, *self._fetcher.take(1))
         task.num_opened += 1
         task.group = self._reads.newest_group()
         if first_use < task.plan.first:
-            return  # counted where it was used first
+            return  # counted in the batch of its first use
         task.record_bytes += num_bytes
         record = int(task.plan.order.records[read])
         if (part := self._source(task, record)) is not None:
@@ -276,14 +276,14 @@ class BatchStream:
     def _next_decoded(self, pool: Pool) -> Batch:
         if self._pinner is None:
             return self._take(pool)
-        # Copied while the trainer works on what came before.
+        # Copied while the trainer works on the previous batch.
         while self._submitted and isinstance(task := self._submitted[0], _Task) and pool.has_result():
             self._submitted.popleft()
             self._pinned.append(self._pinner.submit(_pinned_batch, task, pool.result()))
         return self._pinned.popleft().result() if self._pinned else self._take(pool).pin_memory()
 
     def _take(self, pool: Pool) -> Batch:
-        """The oldest batch that was submitted, with its pixels."""
+        """Return the oldest submitted batch, with its pixels."""
         if not self._submitted:
             raise StopIteration
         task = self._submitted.popleft()
@@ -292,15 +292,15 @@ class BatchStream:
         return _batch(task, pool.result())
 
     def pause(self) -> None:
-        """Let no read begin; return when those in flight have ended."""
+        """Start no new reads; return when those in flight have ended."""
         self._fetcher.pause()
 
     def resume(self) -> None:
-        """Let reads begin again."""
+        """Resume reading."""
         self._fetcher.resume()
 
     def close(self) -> None:
-        """End all threads and processes; the iterator is over."""
+        """End all threads and processes, and the iteration."""
         self._closed = True
         self._fetcher.close()
         pool, self._pool = self._pool, None
@@ -321,5 +321,5 @@ def _batch(task: _Task, result: Decoded | Failure) -> Batch:
 
 
 def _pinned_batch(task: _Task, result: Decoded | Failure) -> Batch:
-    """A copy in page-locked memory. An error comes in its turn: all batches before it come out."""
+    """Return a copy in page-locked memory. An error is raised in order, after all earlier batches."""
     return _batch(task, result).pin_memory()

@@ -1,4 +1,4 @@
-"""Augmentation and evaluation crops, from a decoded image straight into the batch."""
+"""Augmentation and evaluation crops, written from a decoded image straight into the batch."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class Transform(Protocol):
 
     image_size: int
     num_draws: int
-    """How many random numbers it takes."""
+    """Number of random numbers per image."""
 
     def __call__(self, image: Source, draws: Sequence[float], out: Pixels) -> None:
-        """All randomness is in `draws`, `num_draws` numbers from [0, 1)."""
+        """Fill `out`. All randomness comes from `draws`, `num_draws` numbers in [0, 1)."""
 
 
 class Crop(NamedTuple):
-    """A rectangle of an image, in pixels of its full size."""
+    """A rectangle of an image, in full-size pixels."""
 
     top: int
     left: int
@@ -48,14 +48,14 @@ class TrainTransform:
         self.antialias = antialias
 
     def __call__(self, image: Source, draws: Sequence[float], out: Pixels) -> None:
-        """Fill `out` from a random part of `image`: the same part at whatever scale it was decoded."""
+        """Fill `out` from a random part of `image`. The part does not depend on the decoded scale."""
         crop = random_crop(image.height_px, image.width_px, self.config, draws)
         mirrored = self.config.horizontal_flip and draws[-1] < 0.5
         resample(image.part(*crop), out, antialias=self.antialias, mirrored=mirrored)
 
 
 class EvalTransform:
-    """Short side to image_size / eval_crop_fraction, then the centre."""
+    """Resizes the short side to image_size / eval_crop_fraction, then crops the centre."""
 
     num_draws = 0
 
@@ -77,20 +77,20 @@ class EvalTransform:
 
 
 def train_transform(crops: CropSettings) -> TrainTransform:
-    """Makes the random crops of `crops`."""
+    """Return the transform that makes the random crops of `crops`."""
     return TrainTransform(crops.train_px, crops.augment, antialias=crops.antialias)
 
 
 def eval_transform(crops: CropSettings, px: int | None = None) -> EvalTransform:
-    """Makes the centre crops of `crops`, or as they are but of `px`."""
+    """Return the transform that makes the centre crops of `crops`, with side `px` if given."""
     return EvalTransform(px or crops.eval_px, crops.augment, antialias=crops.antialias)
 
 
 def random_crop(height: int, width: int, config: AugmentConfig, draws: Sequence[float]) -> Crop:
-    """A crop of random area and aspect ratio (columns / rows, log-uniform).
+    """Return a crop of random area and aspect ratio (columns / rows, log-uniform).
 
-    Ten tries, then the largest centre crop whose aspect ratio is allowed. Each try has two of `draws` to
-    itself, and the place of the crop the two after them.
+    After ten failed tries, return the largest centre crop with an allowed aspect ratio. Each try uses two
+    `draws` of its own; the position of the crop uses the two after those of all tries.
     """
     low_scale, high_scale = config.crop_scale
     low_ratio, high_ratio = config.crop_ratio

@@ -1,7 +1,7 @@
-"""Transforms that users bring: whole images go in, decoded at their full size; what comes out is stacked.
+"""User transforms: each receives a whole image decoded at full size, and the results are stacked.
 
-Ours (`transform`) decode no more of an image than a crop shows, and so are faster. These may be anything:
-torchvision's, albumentations', timm's, or a function. What is random in them is seeded image by image.
+Our own transforms (`transform`) are faster, because they decode only what a crop shows. User transforms may
+come from torchvision, albumentations or timm, or be any function. Their randomness is seeded per image.
 """
 
 from __future__ import annotations
@@ -32,33 +32,33 @@ _FILE_ROOM_BYTES = 2**18
 
 
 class WholeImageTransform:
-    """A user's transform, called with what it takes.
+    """A user's transform, called with the image type that it expects.
 
-    `images_as` says what: `array` is uint8 [H, W, 3], `pil` a Pillow image, `tensor` a
-    `torchvision.tv_tensors.Image`, uint8 [3, H, W]. `auto` looks where the transform comes from: `tensor` for
+    `images_as` selects the type: `array` is uint8 [H, W, 3], `pil` a Pillow image, `tensor` a
+    `torchvision.tv_tensors.Image`, uint8 [3, H, W]. `auto` depends on the transform's package: `tensor` for
     torchvision.transforms.v2, `pil` for torchvision.transforms and timm, `array` for all others.
-    Albumentations are called as they want to be.
+    Albumentations transforms are called by their own convention.
     """
 
     def __init__(self, transform: Callable[..., Any] | None, images_as: str = "auto") -> None:
-        """Raises ConfigError for another `images_as`."""
+        """Raises ConfigError for an unknown `images_as`."""
         if images_as not in IMAGES_AS:
             raise ConfigError(f"images_as={images_as!r}: wanted {', '.join(IMAGES_AS)}.")
         self._transform = transform
         self._images_as = _wanted_by(transform) if images_as == "auto" else images_as
 
     def __call__(self, pixels: Pixels) -> Any:
-        """The transformed image, from uint8 [H, W, 3]; without a transform, the image as it is."""
+        """Transform an image, uint8 [H, W, 3]. Without a transform, only convert it to `images_as`."""
         image = _AS[self._images_as](pixels)
         if self._transform is None:
             return image
         return self._transform(image=image)["image"] if self._is_albumentations else self._transform(image)
 
     def with_fields(self, pixels: Pixels, fields: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
-        """As calling it, with what travels beside the image, which the transform takes besides.
+        """Transform an image together with its fields.
 
         Raises:
-            LoaderError: it does not give both back.
+            LoaderError: the transform does not return both.
         """
         image = _AS[self._images_as](pixels)
         made = (image, fields) if self._transform is None else self._transform(image, fields)
@@ -70,7 +70,7 @@ class WholeImageTransform:
         return made
 
     def refuse_fields(self) -> None:
-        """Raise ConfigError if it is known to take an image alone."""
+        """Raise ConfigError if the transform is known to take only an image."""
         package, module = _package(self._transform), type(self._transform).__module__
         is_old = package == "torchvision" and not module.startswith(_V2)
         if is_old or package in (_ALBUMENTATIONS, "timm") or isinstance(self._transform, torch.nn.Sequential):
@@ -81,7 +81,7 @@ class WholeImageTransform:
             )
 
     def seed(self, seed: int) -> None:
-        """Seed Python's, numpy's and torch's (CPU) random states, and the transform's own if it has one."""
+        """Seed the random states of Python, numpy and torch (CPU), and of an albumentations transform."""
         random.seed(seed)
         np.random.seed(seed % 2**32)  # noqa: NPY002 (what users' transforms draw from)
         torch.default_generator.manual_seed(seed)
@@ -96,7 +96,7 @@ class WholeImageTransform:
 
 @contextmanager
 def kept_random_states() -> Iterator[None]:
-    """Afterwards, the random states that `WholeImageTransform.seed` sets are what they were."""
+    """Restore on exit the global random states that `WholeImageTransform.seed` sets."""
     python, numpy, torch_state = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002
     try:
         yield
@@ -107,7 +107,7 @@ def kept_random_states() -> Iterator[None]:
 
 
 class WholeImageDecoder:
-    """Decodes a batch's images whole, and stacks what a transform makes of them."""
+    """Decodes a batch's images whole, transforms them, and stacks the results."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class WholeImageDecoder:
         seed: int,
         kinds: Mapping[str, str] | None = None,
     ) -> None:
-        """`kinds` are those of fields beside the images. Raises ConfigError: the transform takes none."""
+        """`kinds` maps fields to their kinds. Raises ConfigError if the transform takes no fields."""
         self._transform = transform
         self._kinds = kinds or {}
         if self._kinds:
@@ -126,7 +126,7 @@ class WholeImageDecoder:
         self._seed = seed
 
     def room(self, num_images: int) -> tuple[int, int]:
-        """For float32 images of 384 x 384 and files of 256 KiB: what is larger is sent through a pipe."""
+        """Reserve space for float32 images of 384 x 384 px and files of 256 KiB; a pipe sends larger ones."""
         return num_images * _IMAGE_ROOM_BYTES, num_images * _FILE_ROOM_BYTES
 
     def __call__(self, images: EncodedImages) -> Decoded:
@@ -134,7 +134,7 @@ class WholeImageDecoder:
 
         Raises:
             RecordError: an image cannot be decoded.
-            LoaderError: the transform gives no tensor, or tensors of several shapes, or no fields.
+            LoaderError: the transform returns no tensor, tensors of different shapes, or no fields.
         """
         started_s = time.perf_counter()
         rng = stream(self._seed, Purpose.AUGMENTATION, images.epoch, images.slot, images.index)
@@ -168,7 +168,7 @@ class WholeImageDecoder:
         return Decoded(None if in_shared else batch, done_s, batch.shape, batch.dtype.str, fields)
 
     def _made(self, pixels: Pixels, images: EncodedImages, i: int, beside: list[dict[str, Any]]) -> Any:
-        """Image i, transformed; its transformed fields are added to `beside`."""
+        """Return image i, transformed; append its transformed fields to `beside`."""
         if not self._kinds:
             return self._transform(pixels)
         size_px = pixels.shape[1], pixels.shape[0]
@@ -179,7 +179,7 @@ class WholeImageDecoder:
 
 
 def _as_array(made: Any, name: str) -> np.ndarray[Any, Any]:
-    """The result of a transform as an array."""
+    """Convert the result of a transform to an array."""
     if isinstance(made, torch.Tensor):
         if made.dtype == torch.bfloat16:
             raise LoaderError(f"{name}: the transform gave bfloat16; wanted float32 or any type of numpy's.")

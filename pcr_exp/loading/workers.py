@@ -1,4 +1,4 @@
-"""Decoding, in worker processes or in the training process: an ordered pool, and what its workers do."""
+"""Decoding in worker processes or in the training process: an ordered pool and its workers."""
 
 from __future__ import annotations
 
@@ -28,30 +28,30 @@ from pcr_exp.loading.transform import Transform
 from pcr_exp.system.process import end_with_parent, keep_freed_memory
 from pcr_exp.system.randomness import Purpose, stream
 
-# Workers are forked before this loader starts threads, and neither they nor libjpeg and OpenCV use what a
-# fork breaks (CUDA, thread pools). Forking takes milliseconds; a fresh interpreter would import torch for
-# seconds. Elsewhere than on Linux fork is not safe, and the platform's own way is used.
+# Workers are forked before this loader starts threads. Neither they nor libjpeg and OpenCV use anything that
+# a fork breaks (CUDA, thread pools). Forking takes milliseconds; a fresh interpreter would spend seconds on
+# importing torch. Fork is not safe on platforms other than Linux, so these use their default start method.
 START_METHOD = "fork" if sys.platform == "linux" else None
 
 
 class Decoded(NamedTuple):
-    """What comes back for a batch's images."""
+    """The result of decoding a batch's images."""
 
     pixels: npt.NDArray[Any] | None
-    """uint8 [B, H, W, 3], or what a transform of whole images makes of them; None if they lie in the images'
+    """uint8 [B, H, W, 3], or the output of a transform of whole images. None if the pixels lie in the images'
     shared buffer."""
     decode_s: float
     shape: tuple[int, ...]
     dtype: str = "uint8"
     fields: dict[str, Any] | None = None
-    """What travels beside the images: arrays [B, ...], or lists of B."""
+    """Fields of the images: arrays [B, ...] or lists of B."""
 
 
 class ImagesDecoder(Protocol):
-    """Files in, pixels out: the part of the loader that may run in any process."""
+    """Turns files into pixels: the part of the loader that may run in any process."""
 
     def room(self, num_images: int) -> tuple[int, int]:
-        """(bytes of a batch's pixels, bytes of its files) that a shared buffer should have room for."""
+        """Return the space that a batch needs in a shared buffer: (pixel bytes, file bytes)."""
         ...
 
     def __call__(self, images: EncodedImages) -> Decoded:
@@ -60,7 +60,7 @@ class ImagesDecoder(Protocol):
 
 
 class BatchDecoder:
-    """Crops of one size, of as much of each image as they show."""
+    """Decodes crops of one size, and of each image only what its crop shows."""
 
     def __init__(self, transform: Transform, *, decode: Decoder, seed: int) -> None:
         self.image_size = transform.image_size
@@ -69,7 +69,7 @@ class BatchDecoder:
         self._seed = seed
 
     def room(self, num_images: int) -> tuple[int, int]:
-        """Of the pixels, and as much for the files."""
+        """Return the exact size of the pixels, and the same size for the files."""
         num_bytes = num_images * self.image_size**2 * 3
         return num_bytes, num_bytes
 
@@ -84,7 +84,7 @@ class BatchDecoder:
         shared_buffer = images.files.shared_buffer
         pixels = np.empty(shape, dtype=np.uint8) if shared_buffer is None else shared_buffer.pixels(shape)
         rng = stream(self._seed, Purpose.AUGMENTATION, images.epoch, images.slot, images.index)
-        # All at once: a call for each number costs more than the number.
+        # Draw all numbers at once: a call per number costs more than the number itself.
         draws = rng.random((len(images.files), self._transform.num_draws)).tolist()
         for file, group, name, drawn, out in zip(
             images.files, images.groups, images.names, draws, pixels, strict=True
@@ -94,27 +94,27 @@ class BatchDecoder:
 
 
 class Failure(NamedTuple):
-    """An error that is raised in place of a batch."""
+    """An error to raise in place of a batch."""
 
     error: BaseException
 
 
 class Pool(Protocol):
-    """Decodes batches; they come back in the order in which they were submitted."""
+    """Decodes batches and returns them in the order of submission."""
 
     capacity: int
-    """How many may be submitted and not come back."""
+    """Maximum number of batches submitted but not yet returned."""
 
     def submit(self, images: EncodedImages) -> None:
-        """Begin, or note, a batch."""
+        """Start or queue a batch."""
         ...
 
     def has_result(self) -> bool:
-        """Whether `result` would return at once."""
+        """Return whether `result` would return at once."""
         ...
 
     def result(self) -> Decoded | Failure:
-        """The oldest batch that has not come back, as soon as it is there."""
+        """Return the oldest outstanding batch, waiting for it if necessary."""
         ...
 
     def close(self) -> None:
@@ -123,7 +123,7 @@ class Pool(Protocol):
 
 
 class InlinePool:
-    """Decodes in this process, when a batch is asked for."""
+    """Decodes in this process, when a batch is requested."""
 
     capacity = 1
 
@@ -132,38 +132,38 @@ class InlinePool:
         self._submitted: deque[EncodedImages] = deque()
 
     def submit(self, images: EncodedImages) -> None:
-        """Note a batch."""
+        """Queue a batch."""
         self._submitted.append(images)
 
     def has_result(self) -> bool:
-        """Never: it is made when it is asked for."""
+        """Return False: a batch is decoded only when it is requested."""
         return False
 
     def result(self) -> Decoded | Failure:
-        """The batch that was submitted."""
+        """Decode and return the oldest submitted batch."""
         try:
             return self._decoder(self._submitted.popleft())
         except PcrExpError as error:
             return Failure(error)
 
     def close(self) -> None:
-        """There is nothing to end."""
+        """Do nothing: there are no processes."""
 
 
 class _Worker(NamedTuple):
     process: BaseProcess
     connection: Connection
     submitted: set[int]
-    """Numbers of the batches that it has not given back."""
+    """Numbers of the batches that it has not returned yet."""
 
 
 class WorkerPool:
-    """Decodes in processes, each of which has up to `prefetch` batches waiting or at work."""
+    """Decodes in processes, each with up to `prefetch` batches queued or in progress."""
 
     def __init__(
         self, decoder: ImagesDecoder, num_workers: int, *, prefetch: int, timeout_s: float | None
     ) -> None:
-        """Start the processes. `timeout_s` is the longest wait for a batch (None: for ever)."""
+        """Start the processes. `timeout_s` limits the wait for a batch, in seconds (None: no limit)."""
         self.capacity = num_workers * prefetch
         self._timeout_s = timeout_s
         self._num_submitted = self._num_taken = 0
@@ -180,10 +180,10 @@ class WorkerPool:
             self._workers.append(_Worker(process, ours, set()))
 
     def submit(self, images: EncodedImages) -> None:
-        """Send a batch to the worker that has fewest.
+        """Send a batch to the worker with the fewest batches.
 
         Raises:
-            LoaderError: it has died.
+            LoaderError: that worker has died.
         """
         worker = min(self._workers, key=lambda worker: len(worker.submitted))
         try:
@@ -194,15 +194,15 @@ class WorkerPool:
         self._num_submitted += 1
 
     def has_result(self) -> bool:
-        """Whether `result` would return at once."""
+        """Return whether `result` would return at once."""
         self._receive(0.0)
         return self._num_taken in self._results
 
     def result(self) -> Decoded | Failure:
-        """The oldest batch, as soon as it is there.
+        """Return the oldest outstanding batch, waiting for it if necessary.
 
         Raises:
-            LoaderError: a worker died, or the batch has not come for `timeout_s`.
+            LoaderError: a worker died, or the batch did not arrive within `timeout_s`.
         """
         asked_s = time.monotonic()
         while self._num_taken not in self._results:
@@ -217,7 +217,7 @@ class WorkerPool:
         return self._results.pop(self._num_taken - 1)
 
     def close(self) -> None:
-        """End the processes at once: they have nothing to save."""
+        """Kill the processes: they have nothing to save."""
         for worker in self._workers:
             worker.process.kill()
         for worker in self._workers:
@@ -226,11 +226,11 @@ class WorkerPool:
         self._workers = []
 
     def _receive(self, timeout_s: float | None) -> None:
-        """Take what workers have given back, or wait until one does or dies."""
+        """Collect results; if there are none, wait up to `timeout_s` until a worker returns one or dies."""
         sentinels = [worker.process.sentinel for worker in self._workers]
         ready = wait([*(worker.connection for worker in self._workers), *sentinels], timeout_s)
         for worker in self._workers:
-            # What a worker gave back before it died is there to be read.
+            # Results that a worker sent before it died can still be read.
             if worker.connection in ready:
                 try:
                     number, result = worker.connection.recv()
@@ -243,7 +243,7 @@ class WorkerPool:
 
 
 def _death(process: BaseProcess) -> LoaderError:
-    process.join(1.0)  # its pipe may end a moment before it does
+    process.join(1.0)  # its pipe may close a moment before the process ends
     code = process.exitcode
     how = f"was ended by signal {-code}" if code is not None and code < 0 else f"ended with status {code}"
     return LoaderError(
@@ -253,21 +253,21 @@ def _death(process: BaseProcess) -> LoaderError:
 
 
 def prepare_process() -> None:
-    """Let this process decode as a worker does: in one thread, keeping memory that it has freed."""
+    """Set up this process to decode as a worker does: in one thread, reusing freed memory."""
     torch.set_num_threads(1)
     cv2.setNumThreads(0)
     keep_freed_memory()
 
 
 def _serve(connection: Connection, decoder: ImagesDecoder, parent: int) -> None:
-    """Decode what comes through the connection, one batch after the other, until this process is ended."""
-    # Ctrl-C goes to all processes of a terminal: the training process hears it, and ends its workers.
+    """Decode batches from the connection, one after another, until this process is ended."""
+    # Ctrl-C reaches all processes of a terminal. The training process handles it and ends its workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     end_with_parent(parent)
     prepare_process()
     waiting: queue.SimpleQueue[tuple[int, EncodedImages]] = queue.SimpleQueue()
-    # Always read: if both sides wrote, each would wait for the other to read.
+    # Always keep reading: if both sides wrote, each would wait for the other to read.
     threading.Thread(target=_receive_all, args=(connection, waiting), daemon=True).start()
     while True:
         number, images = waiting.get()
@@ -287,7 +287,7 @@ def _attempt(decoder: ImagesDecoder, images: EncodedImages) -> Decoded | Failure
         return decoder(images)
     except PcrExpError as error:
         return Failure(error)
-    # Whatever it is, it belongs to whoever takes this batch.
+    # Pass any error on to the caller that takes this batch.
     except Exception as error:
         error.add_note(f"Raised in decoding process {os.getpid()}:\n{traceback.format_exc()}")
         try:

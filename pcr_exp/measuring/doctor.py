@@ -1,4 +1,4 @@
-"""Needs of the package, and whether this machine and installation meet them: `python -m pcr_exp doctor`."""
+"""Check whether this machine and installation meet the package's needs: `python -m pcr_exp doctor`."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _NEEDED = (
     "fsspec",
 )
 _RELEASES = {"1": "1.x", "2": "2.x", "3": "3.0", "4": "3.1"}
-"""Versions of libjpeg-turbo, by the second number of libturbojpeg.so.0.x.y: it rises with the interface."""
+"""Versions of libjpeg-turbo by x of libturbojpeg.so.0.x.y, which rises with the interface."""
 _EXTRAS = {
     "remote": ("obstore", "tenacity", "aiohttp", "s3fs", "gcsfs"),
     "timm": ("timm",),
@@ -53,18 +53,18 @@ _EXTRAS = {
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One line of the doctor's."""
+    """One line of the doctor's output."""
 
     what: str
     found: str
     remedy: str = ""
-    """The remedy; empty where nothing is wrong."""
+    """How to fix it; empty if nothing is wrong."""
     needed: bool = True
-    """Whether something does not work without; else it is only slower, or an extra."""
+    """Whether something fails without it. If not, it is an extra, or something is only slower."""
 
 
 def examine(folder: Path) -> Iterator[Finding]:
-    """Look at everything; `folder` is where the disk is measured, with a file that is removed again."""
+    """Run all checks. The disk is measured with a temporary file in `folder`."""
     yield Finding("python", f"{platform.python_version()} on {platform.system()} {platform.machine()}")
     yield from _packages()
     yield _transcoder()
@@ -105,7 +105,7 @@ def _part_decoder() -> Finding:
 
 
 def _own_libraries() -> Iterator[Finding]:
-    """Our libraries in C, which are built with the package where a compiler is there."""
+    """Check our C libraries, which are built with the package if a compiler is available."""
     decoder = find_decoder()
     for what, library, path, instead in (
         (
@@ -130,7 +130,7 @@ def _own_libraries() -> Iterator[Finding]:
 
 
 def _with_version(path: str) -> str:
-    """A library's file, as the loader found it, and the libjpeg-turbo that its number stands for."""
+    """Return a library's file, as the dynamic linker found it, and its libjpeg-turbo version if known."""
     maps = Path("/proc/self/maps")
     loaded = {line.split()[-1] for line in maps.read_text().splitlines()} if maps.exists() else set()
     files = sorted(file for file in loaded if Path(file).name.startswith(Path(path).name))
@@ -160,7 +160,7 @@ def _shared_memory(folder: Path) -> Finding:
 
 
 def disk_rate(folder: Path) -> Finding:
-    """MiB/s of one sequential read of 64 MiB that were written before and dropped from the page cache."""
+    """Measure MiB/s of one sequential read of 64 MiB, just written and dropped from the page cache."""
     what = f"disk of {folder}"
     if shutil.disk_usage(folder).free < 10 * _PROBE_BYTES:
         return Finding(what, "not measured: less than 640 MiB are free", "make room", needed=False)
@@ -196,7 +196,7 @@ def _version(package: str) -> str | None:
 
 
 def _memory_bytes() -> int:
-    """Available memory, or the limit of this control group if that is lower."""
+    """Return the available memory, or this control group's limit if that is lower."""
     available = int(psutil.virtual_memory().available)
     limit = Path("/sys/fs/cgroup/memory.max")
     text = limit.read_text().strip() if limit.exists() else "max"

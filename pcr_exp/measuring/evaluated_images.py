@@ -1,4 +1,4 @@
-"""The images of an evaluation at every level: from records, or from files that no record was made of."""
+"""Images of an evaluation at every level: from records, or from files without making records."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ def record_batches(
     label: str,
     batch_size: int,
 ) -> Iterator[LevelBatch]:
-    """All images of the first level, then of the next: each is read and decoded once.
+    """Yield all images of the first level, then of the next; each is read and decoded once per level.
 
     Args:
-        records: By encoding, the same images in the same order.
-        levels: How they are read.
-        loader: How they are decoded, but for the mode, which is the level's.
-        transform: Makes what networks see.
-        label: The named label.
-        batch_size: Images of a batch.
+        records: Record sets by encoding, with the same images in the same order.
+        levels: Levels to read the images at.
+        loader: Loader settings; each level sets its own `decode`.
+        transform: Makes the networks' input.
+        label: Name of the label.
+        batch_size: Images in a batch.
 
     Raises:
         PcrExpError: a record cannot be read, or an image cannot be decoded.
@@ -81,32 +81,32 @@ def file_batches(
     on_error: str,
     num_threads: int,
 ) -> Iterator[LevelBatch]:
-    """All levels of the first images, then of the next: each file is read and cut into scans once.
+    """Yield all levels of the first images, then of the next; each file is read and split into scans once.
 
-    What networks see is what records of these files would show them, which are neither read nor made.
+    Networks see the same pixels as with records of these files, but no records are read or made.
 
     Args:
         samples: The images.
-        levels: How records of them would be read.
-        codec: Cuts them into scan groups.
-        transform: Makes what networks see.
-        label: The named label.
-        batch_size: Images of a batch.
+        levels: Levels at which records of them would be read.
+        codec: Splits images into scan groups.
+        transform: Makes the networks' input.
+        label: Name of the label.
+        batch_size: Images in a batch.
         max_pixels: As `records.max_pixels`.
-        on_error: As `records.on_error`: "skip" leaves out, and counts in the log, what records refuse.
-        num_threads: Images at a time.
+        on_error: As `records.on_error`; "skip" leaves out images that records refuse, and logs their number.
+        num_threads: Images processed at a time.
 
     Raises:
         ImageError: records would refuse an image, and `on_error` is "fail".
         DatasetError: no image is left.
-        RecordError: an image cannot be decoded, or there is nothing to cut it with.
+        RecordError: an image cannot be decoded, or the program that splits images is missing or faulty.
     """
     modes = {level.decode for level in levels}
     decoders = {("pcr", mode): codec.open_decoder(mode, max_pixels) for mode in modes}
     decoders |= {("baseline", mode): WHOLE.open_decoder(mode, max_pixels) for mode in modes}
 
     def look(sample: Sample) -> Pixels | ImageError:
-        """All levels of an image, uint8 [levels, px, px, 3], or why records would refuse it."""
+        """Return all levels of an image, uint8 [levels, px, px, 3], or why records would refuse it."""
         stored = load_sample(sample, sample_bytes(sample), max_pixels=max_pixels, reuse=None, codec=codec)
         if isinstance(stored, ImageError):
             return stored

@@ -1,4 +1,4 @@
-"""Trained networks on the same images at several scan groups and decode modes, image by image."""
+"""Scores of trained networks on the same images at several scan groups and decode modes, per image."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ from pcr_exp.training.task import TOP_K, Task
 from pcr_exp.training.values import MultiLabel, Regression
 
 LEVEL_COLUMNS = ["scan", "encoding", "group", "decode"]
-"""How images were read: as `config.labels.scan_label` says it, and the value of `loader.decode`."""
+"""How images were read: `config.describe.scan_label`, encoding, scan group and `loader.decode`."""
 MODEL_COLUMNS = ["model", "trained_on", "seed"]
 SCORE_COLUMNS = [*MODEL_COLUMNS, *LEVEL_COLUMNS, "image", "label", "top1", "top5", "loss"]
 
 MARGIN = "margin"
-"""A further one, where classes are ranked: what AUC is made of."""
+"""Extra column for tasks that rank two classes: the margin that AUC is computed from."""
 OF_SETS = ("score of ", "has ")
-"""In place of top1 and top5, before a class's name (task=multilabel): a network's output, and 0 or 1."""
+"""With task=multilabel, prefixes of the per-class columns that replace top1 and top5: output, and 0 or 1."""
 OF_NUMBERS = ("said", "wanted", "absolute_error")
-"""In place of them with task=regression, in the label's unit."""
+"""Columns that replace top1 and top5 with task=regression, in the label's unit."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trained:
-    """A network that is evaluated."""
+    """A network to evaluate."""
 
     name: str
-    """The name of its run, or of the model."""
+    """Name of its run, or of the model."""
     network: nn.Module
     normalization: Normalization
     trained_on: str = "published"
-    """The label of the scan level that it was trained at."""
+    """Label of the scan level that it was trained at."""
     seed: int = 0
 
     def logits(self, images: Tensor, device: torch.device) -> Tensor:
@@ -60,11 +60,11 @@ class Level:
     group: int
     decode: str
     script: str = "default"
-    """The name of the progressive images' scan script."""
+    """Name of the progressive images' scan script."""
 
     @property
     def columns(self) -> dict[str, str | int]:
-        """LEVEL_COLUMNS."""
+        """Values of LEVEL_COLUMNS."""
         static = ScanConfig(name="static", encoding=self.encoding, group=self.group)
         scan = in_script(scan_label(static), self.script if self.encoding == "pcr" else "default")
         return {
@@ -76,17 +76,17 @@ class Level:
 
 
 def levels_of(groups: Iterable[int], decodes: Sequence[str], script: str = "default") -> list[Level]:
-    """Return baseline, once, for all decode modes are alike there; then every group in every mode."""
+    """Return the baseline once, as all decode modes are alike there, then every group in every mode."""
     levels = [Level("pcr", group, decode, script) for decode in decodes for group in groups]
     return [Level("baseline", 1, decodes[0]), *levels]
 
 
 class LevelBatch(NamedTuple):
-    """Some images at one level."""
+    """A batch of images at one level."""
 
     level: Level
     first: int
-    """The number of the first of them among all images."""
+    """Index of the batch's first image among all images."""
     images: Tensor
     """uint8 [B, H, W, 3]"""
     labels: Tensor
@@ -106,18 +106,18 @@ def score_images(
     """Score every image at every level with every network.
 
     Args:
-        trained: On `device`, in eval mode.
+        trained: Networks on `device`, in eval mode.
         batches: All levels of the same images, in any order.
-        outputs: int64 [classes]: which of the networks' outputs stands for each class of the label.
-        device: Where it computes.
-        margins: Add a column `margin`, of a label with two classes: the second's output less the first's.
-        task: If it is multilabel or regression, scores are what it is judged by.
-        progress: Called with the number of images that were scored, those of all levels together.
+        outputs: int64 [classes]: index of the network output that stands for each class of the label.
+        device: Device that computes.
+        margins: Add a column `margin`: the second class's output minus the first's, for two-class labels.
+        task: A multilabel or regression task has scores of its own.
+        progress: Called with the number of images scored so far, summed over all levels.
 
     Returns:
-        SCORE_COLUMNS, a row per network, level and image: `image` is its number, `top1` and `top5` are 0 or 1
-        (top5 of networks of fewer than 5 outputs is always 1), `loss` is cross-entropy. With such a task,
-        OF_SETS or OF_NUMBERS stand in place of these two, and `loss` is the task's.
+        SCORE_COLUMNS, one row per network, level and image. `image` is the image's index, `top1` and `top5`
+        are 0 or 1 (top5 is always 1 for networks with fewer than 5 outputs), `loss` is cross-entropy. With a
+        multilabel or regression task, OF_SETS or OF_NUMBERS replace `top1` and `top5`; `loss` is the task's.
 
     Raises:
         PcrExpError: a batch cannot be read or decoded.
@@ -180,15 +180,15 @@ def _margins(logits: Tensor, outputs: Tensor) -> dict[str, list[Any]]:
 
 
 def outputs_of_classes(class_names: Sequence[str], lines: Sequence[str], source: str) -> Tensor:
-    """Return which of a network's outputs stands for each class of a dataset, int64 [classes].
+    """Return the index of the network output for each class of a dataset, int64 [classes].
 
     Args:
-        class_names: Of the dataset's label, in its order.
-        lines: The classes of the network's outputs, the first word of each line.
-        source: The file they come from, for the message.
+        class_names: Class names of the dataset's label, in its order.
+        lines: One line per network output; its first word is the class.
+        source: File of the lines, for the error message.
 
     Raises:
-        ConfigError: a class of the dataset is not among them, or a line is empty or comes twice.
+        ConfigError: a class of the dataset is missing, or a line is empty or repeats a class.
     """
     names = [(line.split() or [""])[0] for line in lines]
     places = {name: place for place, name in enumerate(names)}

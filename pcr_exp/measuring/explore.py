@@ -1,4 +1,4 @@
-"""Images as the network would see them, at every scan group, with bytes, MS-SSIM and the loader's crop."""
+"""Images at every scan group, as the network would see them, with bytes, MS-SSIM and the loader's crop."""
 
 from __future__ import annotations
 
@@ -27,32 +27,32 @@ from pcr_exp.records.inspect import Found
 from pcr_exp.records.single import SingleImages
 
 IMAGES_PER_CLASS = 4
-"""About so many of each class that is shown: not all classes are, where images are few."""
+"""Approximate number of images per class shown. If images are few, not all classes are shown."""
 _CROP_QUALITY = 92
-"""Quality of WebP: a crop of 224 px takes some 20 kB, and no eye sees a difference."""
+"""WebP quality: a crop of 224 px takes about 20 kB, without a visible difference."""
 _MOST_LOOKED_AT = 4096
-"""Images of records that are chosen from: more would take a read of every record."""
+"""Images in records to choose from; without a limit, every record would be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredImages:
-    """Images by their ids, each of which can be read as the pieces of its scan groups."""
+    """Images by id, each readable as one piece per scan group."""
 
     codec: ImageCodec
     labels: Mapping[str, int]
-    """Class index of one label, by id."""
+    """Class index for one label, by image id."""
     classes: Sequence[str]
     read: Callable[[str], list[bytes]]
-    """Pieces of an image, one for each scan group. Raises ImageError or RecordError if it is damaged."""
+    """Returns an image's pieces, one per scan group. Raises ImageError or RecordError if it is damaged."""
     max_pixels: int
     unread: Mapping[str, str] = field(default_factory=dict)
-    """Records that cannot be read, and why."""
+    """Paths of records that cannot be read, with the reasons."""
 
 
 def images_in_records(
     found: Sequence[Found], label: str, wanted: Collection[str] = (), at_least: int = _MOST_LOOKED_AT
 ) -> StoredImages:
-    """Images of progressive records of one dataset: the first ones, and those whose ids are wanted.
+    """Return images from one dataset's progressive records: the first ones, and the `wanted` ids.
 
     Raises:
         RecordError: the records have no images or no such label, or none can be read.
@@ -96,7 +96,7 @@ def images_in_records(
 def images_in_files(
     samples: Iterable[Sample], label: str, classes: Sequence[str], codec: ImageCodec, max_pixels: int
 ) -> StoredImages:
-    """Files as records would hold them: each is transcoded in memory when it is read."""
+    """Return images from files, as records would hold them: each is transcoded in memory when read."""
     files = {sample.id: sample for sample in samples}
 
     def read(name: str) -> list[bytes]:
@@ -109,10 +109,10 @@ def images_in_files(
 def choose_by_class(
     images: StoredImages, num_images: int, named: Sequence[str] = (), per_class: int = IMAGES_PER_CLASS
 ) -> list[str]:
-    """Ids of some images, in turn of each class: the classes that are named, or some that are spread evenly.
+    """Return ids of images, alternating between the named classes, or between some spread evenly.
 
     Raises:
-        RecordError: no image is of a class that is named.
+        RecordError: a named class has no image.
     """
     members: dict[int, list[str]] = defaultdict(list)
     for name, label in images.labels.items():
@@ -133,51 +133,51 @@ def choose_by_class(
 
 
 def in_turn(*lists: Sequence[str]) -> list[str]:
-    """One of each list, then the next of each; none twice."""
+    """Interleave the lists: the first item of each, then the second of each, without duplicates."""
     every = chain.from_iterable(zip_longest(*lists))
     return list(dict.fromkeys(name for name in every if name is not None))
 
 
 class SeenImage(NamedTuple):
-    """An image at every scan group; lists have an entry for each group."""
+    """An image at every scan group. Lists have one entry per group."""
 
     id: str
     label: int
     width_px: int
     height_px: int
     pieces: list[bytes]
-    """The bytes that each group adds to the file, whose end is EOI."""
+    """Bytes that each group adds to the file, without the EOI marker at its end."""
     ms_ssim: list[float | None]
-    """MS-SSIM of the whole image against all groups; None where the image is smaller than a window."""
+    """MS-SSIM of the whole image against all groups; None if the image is smaller than a window."""
     crops: list[bytes]
-    """WebP files: what the network is given."""
+    """WebP files of the network's input."""
     crop_ms_ssim: list[float | None]
     decode_s: list[float]
-    """Seconds of one core to decode and crop."""
+    """Seconds that one core takes to decode and crop."""
 
     @property
     def page_bytes(self) -> int:
-        """About what it takes in a page, as text."""
+        """Approximate size in a page, as base64 text."""
         return sum(map(base64_bytes, map(len, (*self.pieces, *self.crops)))) + 1000
 
 
 def base64_bytes(num_bytes: int) -> int:
-    """Characters of so many bytes."""
+    """Return the number of base64 characters for `num_bytes` bytes."""
     return -(-num_bytes // 3) * 4
 
 
 @dataclass(frozen=True, slots=True)
 class Explored:
-    """Images that were looked at."""
+    """Result of `explore_images`."""
 
     seen: list[SeenImage]
     left_out: dict[str, str]
-    """Why others could not be shown, by their ids."""
+    """Reasons why images could not be shown, by id."""
     num_too_many: int
-    """Images that were wanted too, and for which there was no room."""
+    """Requested images for which there was no room."""
 
     def decode_images_per_s(self) -> list[float]:
-        """The rate of one core that decodes and crops, at each group."""
+        """Return the images/s that one core decodes and crops, at each group."""
         seconds = np.sum([image.decode_s for image in self.seen], axis=0)
         return [len(self.seen) / total for total in np.maximum(seconds, 1e-9).tolist()]
 
@@ -192,18 +192,18 @@ def explore_images(
     num_threads: int = 1,
     progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> Explored:
-    """Look at images in this order, until a page of `max_bytes` is full.
+    """Decode and compare images in the given order, until a page of `max_bytes` is full.
 
-    Damaged images are left out, and named.
+    Damaged images are left out and reported.
 
     Args:
-        images: Where they are.
-        ids: Which.
-        groups: Scan groups, rising; the last of them stands for all scans.
-        crops: The network is given their centre crop.
-        max_bytes: Of the images in a page.
-        num_threads: Images at a time.
-        progress: Told images that are done, and all.
+        images: Source of the images.
+        ids: Ids of the images to show.
+        groups: Scan groups in increasing order; the last stands for all scans.
+        crops: Settings of the centre crop that is the network's input.
+        max_bytes: Size limit of the images in a page.
+        num_threads: Images processed at a time.
+        progress: Called with the number of finished images and their total.
 
     Raises:
         RecordError: no image can be shown.

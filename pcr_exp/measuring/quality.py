@@ -1,4 +1,4 @@
-"""MS-SSIM and bytes of every scan group: of whole images, and of the crops that training sees."""
+"""MS-SSIM and bytes of whole images, and MS-SSIM of training crops, at every scan group."""
 
 from __future__ import annotations
 
@@ -30,16 +30,15 @@ def measure_quality(
     num_workers: int = 1,
     progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> pd.DataFrame:
-    """One row per image x scan group, images spread evenly over the split, in the split's order.
+    """Return one row per image and scan group, for images spread evenly over the split, in its order.
 
-    `bytes` are the image's own bytes on storage up to the group: its pieces, without the two bytes of the
-    end marker that joining them adds and without its share of the record's header. `ms_ssim` and `ssim` are
-    of the whole image, against the same one decoded from all groups: crops have other values. Every record
-    that holds a chosen image is read once, whole; images are decoded and compared in `num_workers` threads.
-    `progress(done, total)` counts images.
+    `bytes` is the size of the image's pieces on storage up to the group. It excludes the two-byte end marker
+    added by joining them, and the image's share of the record's header. `ms_ssim` and `ssim` compare the
+    whole image with its decode from all groups; crops have other values. Records with a chosen image are read
+    once, in full. `num_workers` threads decode and compare images; `progress(done, total)` counts them.
 
     Raises:
-        RecordError: the records are not progressive ones, lack a group, or are damaged.
+        RecordError: the records are not progressive, are empty, lack a group, or are damaged.
         ImageError: an image is too small to be measured; the message begins with its id.
     """
     groups = sorted(set(groups))
@@ -67,12 +66,12 @@ def measure_quality(
 
 
 def spread_evenly(num_samples: int, num_chosen: int) -> np.ndarray:
-    """int64 [num_chosen]: strictly rising positions, the middles of `num_chosen` equal parts of the split."""
+    """Return strictly increasing positions, int64 [num_chosen]: the middles of equal parts of the split."""
     return (2 * np.arange(num_chosen) + 1) * num_samples // (2 * num_chosen)
 
 
 def summarise_quality(quality: pd.DataFrame) -> pd.DataFrame:
-    """One row per group: n, then mean, std, p5 and p95 of each of bytes, MS-SSIM and SSIM."""
+    """Return one row per group: n, then mean, std, p5 and p95 of bytes, MS-SSIM and SSIM."""
     by_group = quality.groupby("group")
     columns: dict[str, pd.Series] = {"n": by_group.size()}
     for measure in ("bytes", "ms_ssim", "ssim"):
@@ -91,7 +90,7 @@ def _name(records: RecordSet) -> str:
 
 
 def chosen_images(records: RecordSet, num_images: int) -> Iterator[tuple[str, bytes]]:
-    """(id, JPEG of all groups) of the chosen images; one record in memory at a time."""
+    """Yield (id, JPEG of all groups) for the chosen images, with one record in memory at a time."""
     index = records.index
     first = np.cumsum([0] + [entry.num_samples for entry in index.records])
     chosen = spread_evenly(index.num_samples, num_images)
@@ -143,14 +142,14 @@ def measure_crops(
     seed: int = 0,
     progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> pd.DataFrame:
-    """One row per image x scan group x value of `loader.decode`.
+    """Return one row per image, scan group and value of `loader.decode`.
 
-    MS-SSIM of a random-resized-crop of `image_size` pixels against the same crop of the image decoded from
-    all groups; one crop per image, of images spread evenly over the split.
+    Each row has the MS-SSIM of a random-resized-crop of `image_size` pixels against the same crop of the
+    image decoded from all groups. Images are spread evenly over the split, with one crop each.
 
     Raises:
         RecordError: the records lack a group, or are damaged.
-        ConfigError: there is no such mode.
+        ConfigError: a mode does not exist.
     """
     groups = sorted(set(groups))
     for group in groups:
@@ -178,9 +177,10 @@ def measure_crops(
 
 
 def summarise_crops(crops: pd.DataFrame) -> pd.DataFrame:
-    """One row per group: n, and per mode the mean, and its mean difference to `libjpeg` with standard error.
+    """Return one row per group: n, and each mode's mean and mean difference from `libjpeg`.
 
-    Differences are of the same crop, so their error is far smaller than the spread over images.
+    Differences come with their standard error. It is far smaller than the spread over images, because both
+    modes show the same crop.
     """
     by_mode = crops.pivot_table(index=["id", "group"], columns="decode", values="ms_ssim")
     table = by_mode.groupby("group").size().rename("n").to_frame()

@@ -1,12 +1,12 @@
-"""Is the loader what training waits for? `measure(loader, model)`, for any iterable of batches.
+"""Find out whether training waits for the loader: `measure(loader, model)`, for any iterable of batches.
 
 Differential analysis, as in Mohan et al. 2021, "Analyzing and Mitigating Data Stalls in DNN Training" (VLDB
-2021, section 4): training from cold storage, training with the bytes in memory, and the model alone on one
-batch that is repeated. What the first takes longer than the second are fetch stalls, what the second takes
-longer than the third are prep stalls: decoding, augmenting, handing over.
+2021, section 4), compares training from cold storage, training with the bytes in memory, and the model alone
+on one repeated batch. The first minus the second is the time of fetch stalls. The second minus the third is
+the time of prep stalls: decoding, augmenting and handing over.
 
-Only full batches count: the last of an epoch may hold a single image, and its step costs nearly as much as
-that of a full one.
+Only full batches count: the last batch of an epoch may hold a single image, but its step costs nearly as much
+as that of a full batch.
 """
 
 from __future__ import annotations
@@ -27,46 +27,46 @@ from pcr_exp.config.check import require
 from pcr_exp.errors import ConfigError
 
 _MUCH = 0.05
-"""Share of the time that is worth doing something about."""
+"""Smallest share of the time that is worth acting on."""
 _ENOUGH_BATCHES = 11
-"""Full batches that a rate is made of at least, where `num_batches` asks for as many."""
+"""Fewest full batches behind a rate, unless `num_batches` is lower."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stalls:
-    """Images per second of training and of its parts, and what follows. Printed, it is a summary."""
+    """Images per second of training and of its parts, and conclusions. Its string is a summary."""
 
     num_batches: int
     """Full batches that training was measured over."""
     together_images_per_s: float
-    """Training as it is, the first time through."""
+    """Training itself, on its first pass."""
     loader_images_per_s: float
-    """The loader alone: nobody looks at its batches."""
+    """The loader alone; its batches are discarded."""
     model_images_per_s: float
-    """On one full batch, again and again."""
+    """The model alone, on one full batch repeated."""
     warm_images_per_s: float | None = None
-    """Training once more, over bytes that are in memory now; None if not measured."""
+    """Training a second time, with the bytes now in memory; None if not measured."""
 
     @property
     def is_disturbed(self) -> bool:
-        """Whether the model alone came out slower than training, of which it is a part."""
+        """Whether the model alone was clearly slower than training, which includes it."""
         return self.model_images_per_s * (1 + _MUCH) < self.together_images_per_s
 
     @property
     def stall_share(self) -> float:
-        """Share of training's time in which the model stands still. Means nothing if `is_disturbed`."""
+        """Share of training's time in which the model is idle. Meaningless if `is_disturbed`."""
         return _longer_share(self.together_images_per_s, self.model_images_per_s)
 
     @property
     def fetch_share(self) -> float | None:
-        """The part of the stalls that goes when the bytes are in memory; None if not measured."""
+        """Share of training's time that is saved when the bytes are in memory; None if not measured."""
         if self.warm_images_per_s is None:
             return None
         return _longer_share(self.together_images_per_s, self.warm_images_per_s)
 
     @property
     def advice(self) -> str:
-        """The remedy."""
+        """Diagnosis and suggested remedy."""
         if self.is_disturbed:
             return (
                 "The measurement was disturbed: the model alone was slower than training, of which it is a "
@@ -105,7 +105,7 @@ class Stalls:
         rows = [f"{name:28}{rate:9.0f} images/s" for name, rate in rates.items() if rate is not None]
         shares = {"stalls": self.stall_share, "of these, fetching": self.fetch_share}
         if self.is_disturbed:
-            shares = {}  # nothing follows
+            shares = {}  # no conclusion is valid
         rows += [f"{name:28}{share:9.0%} of the time" for name, share in shares.items() if share is not None]
         return "\n".join([*rows, self.advice])
 
@@ -121,24 +121,24 @@ def measure(
 ) -> Stalls:
     """Measure training, the loader alone and the model alone.
 
-    Each begins an iteration of the loader of its own, and does not count its first batches: more of them
-    should come before than the loader prepares ahead. What training takes is the first to be measured: for
-    its cold speed, the loader's bytes must not be in the page cache.
+    Every measurement of the loader starts a new iteration. The first `num_warmup` batches are not counted;
+    they should outnumber those that the loader prepares ahead. Training is measured first: for its cold
+    speed, the loader's bytes must not be in the page cache.
 
-    Rates are of full batches: those of the commonest size, of two sizes as common the larger. An iteration
-    that ends before eleven of them were counted (or `num_batches`, if that is fewer) goes round again; from
+    Rates cover full batches: those of the most common size, or the larger of two equally common sizes. An
+    iteration that ends before eleven of them were counted (or `num_batches`, if fewer) starts again. From
     the second round on, bytes come from memory.
 
     Args:
         loader: Any iterable of batches, such as torch's DataLoader. A batch is a tensor or array, or a tuple,
-            list or dict that begins with one; it has a row for each image.
-        model: A function of a batch that does an update; or a module, of which a forward and a backward pass
-            over the batch's first tensor are done (uint8 in [0, 255] as float32 in [0, 1], channels last
-            moved to where torch has them), and whose gradients and buffers are what they were afterwards.
-        num_batches: Full batches that are counted of each; fewer if an iteration has no more.
-        num_warmup: Batches before them.
-        warm: Measure training once more in the end. Only where all data fit in memory, or every iteration
-            gives the same images, are the bytes there then.
+            list or dict that begins with one. It has one row per image.
+        model: A function that takes a batch and does an update, or a module. A module runs a forward and a
+            backward pass on the batch's first tensor (uint8 in [0, 255] as float32 in [0, 1], with channels
+            moved first). Its gradients and buffers are restored afterwards.
+        num_batches: Full batches counted per measurement; fewer if an iteration has no more.
+        num_warmup: Uncounted batches before them.
+        warm: Measure training again at the end. The bytes are in memory then only if all data fit, or if
+            every iteration gives the same images.
         now: The clock, in seconds.
 
     Raises:
@@ -167,19 +167,19 @@ def measure(
 
 @dataclass(slots=True)
 class _OfSize:
-    """Batches of one size that were counted, and what they took."""
+    """Counted batches of one size, and their total time."""
 
     num_images: int
-    """Images of each batch."""
+    """Images in each batch."""
     num_batches: int = 0
     elapsed_s: float = 0.0
 
 
 class _Counted:
-    """Seconds of batches, by their size.
+    """Seconds spent on batches, by batch size.
 
-    The clock is settled where the size changes, and not after each batch: to wait for the device every time
-    would keep it from computing while the next batch is made.
+    Time is recorded when the size changes, not after each batch: waiting for the device every time would keep
+    it from computing while the next batch is made.
     """
 
     def __init__(self, now: Callable[[], float]) -> None:
@@ -188,34 +188,34 @@ class _Counted:
         self._current: _OfSize | None = None
         self._began_s = self._ended_s = now()
         self.full = _OfSize(0)
-        """The commonest size; of two as common, the larger."""
+        """The most common size; the larger of two equally common sizes."""
         self.full_batch: Any = None
-        """The last of that size."""
+        """The last batch of that size."""
 
     @property
     def num_batches(self) -> int:
-        """Batches of all sizes."""
+        """Counted batches of all sizes."""
         return sum(one.num_batches for one in self._by_size.values())
 
     @property
     def images_per_s(self) -> float:
-        """Images/s of full batches."""
+        """Images per second of full batches."""
         num_images = self.full.num_batches * self.full.num_images
         return num_images / self.full.elapsed_s if self.full.elapsed_s > 0 else math.inf
 
     def begin(self) -> None:
-        """Count from now on."""
+        """Start counting."""
         _wait_for_device()
         self._began_s = self._ended_s = self._now()
 
     def came(self, num_images: int) -> None:
-        """A batch of so many images is there."""
+        """Note the arrival of a batch of `num_images`."""
         if self._current is not None and self._current.num_images != num_images:
             self.settle()
         self._current = self._by_size.setdefault(num_images, _OfSize(num_images))
 
     def stepped(self, batch: Any) -> None:
-        """The step on it is done."""
+        """Count the batch, whose step is done."""
         assert self._current is not None
         self._ended_s = self._now()
         self._current.num_batches += 1
@@ -224,7 +224,7 @@ class _Counted:
             self.full_batch = batch
 
     def settle(self) -> None:
-        """Put down what passed since the size changed."""
+        """Record the time since the size last changed."""
         if _wait_for_device():
             self._ended_s = self._now()
         if self._current is not None:
@@ -254,7 +254,7 @@ def _run(
         counted.came(num_images)
         step(batch)
         counted.stepped(batch)
-        # Of sizes that vary without end, no size may ever come as often as is asked for.
+        # If sizes keep varying, no size may ever reach `num_batches`.
         if counted.full.num_batches == num_batches or counted.num_batches == 2 * num_batches:
             break
     counted.settle()
@@ -267,7 +267,7 @@ def _run(
 
 
 def _rounds(batches: Iterable[Any], is_enough: Callable[[], bool]) -> Iterator[Any]:
-    """Batches, in as many iterations as it takes until that is enough; an iterator gives only one."""
+    """Iterate over the batches again and again until `is_enough()`; an iterator allows only one round."""
     came = True
     while came and not is_enough():
         came = False
@@ -278,7 +278,7 @@ def _rounds(batches: Iterable[Any], is_enough: Callable[[], bool]) -> Iterator[A
 
 @contextmanager
 def _step_of(model: nn.Module | Callable[[Any], Any]) -> Iterator[Callable[[Any], Any]]:
-    """The update that is measured; of a module, gradients and buffers are put back in the end."""
+    """Yield the update to measure; a module's gradients and buffers are restored at the end."""
     if not isinstance(model, nn.Module):
         yield model
         return
@@ -311,7 +311,7 @@ def _as_input(images: Tensor) -> Tensor:
 
 
 def _first_tensor(batch: Any) -> Any:
-    """The tensor or array that a batch is or begins with. Raises ConfigError if there is none."""
+    """Return the tensor or array that a batch is or begins with. Raises ConfigError if there is none."""
     if isinstance(batch, Tensor | np.ndarray):
         return batch
     parts: list[Any] = []
@@ -331,7 +331,7 @@ def _first_tensor(batch: Any) -> Any:
 
 
 def _wait_for_device() -> bool:
-    """Whether there is one to wait for."""
+    """Wait for the CUDA device if it is in use; return whether it is."""
     if not (torch.cuda.is_available() and torch.cuda.is_initialized()):
         return False
     torch.cuda.synchronize()
@@ -339,5 +339,5 @@ def _wait_for_device() -> bool:
 
 
 def _longer_share(slower_per_s: float, faster_per_s: float) -> float:
-    """Share of the slower one's time that the faster one does not take; 0 if it is not slower."""
+    """Return the share of the slower one's time that the faster one saves; 0 if it is not slower."""
     return max(0.0, 1 - slower_per_s / faster_per_s)

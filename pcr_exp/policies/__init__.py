@@ -1,1 +1,1 @@
-"""How many scans to read: the seam, each policy, and what it probes."""
+"""How many scans to read: the policy interface, the policies, and their probes."""

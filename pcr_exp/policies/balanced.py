@@ -1,10 +1,10 @@
-"""`balanced`: the highest fidelity at which the trainer does not wait, whatever storage and trainer do.
+"""`balanced`: the highest fidelity at which the trainer does not wait, as storage and trainer vary.
 
-Ours. Every few updates the policy compares what training consumed with what storage supplied while it had
-reads to do, and takes the group whose bytes fit. Storage that supplies more than is consumed shows it, as
-reads then end early: the policy need not try a higher group to know that it fits. (Storage whose latency
-only many reads in flight can hide looks slower than it is while reading is far enough ahead.) What decoding
-costs has to be tried: a group at which training is slower though the bytes fit is left again (`pace`).
+This policy is our own. Every few updates, it compares what training consumed with what storage supplied while
+it had reads, and chooses the group whose bytes fit. If storage supplies more than is consumed, reads end
+early, so the policy sees without a trial that a higher group fits. (If only many reads in flight hide the
+latency of storage, it looks slower than it is while reading is far enough ahead.) The cost of decoding has to
+be tried: the policy leaves a group again if training is slower there although the bytes fit (`pace`).
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ if TYPE_CHECKING:
     from pcr_exp.storage.protocol import Counts
 
 _MEMORY = 0.5
-"""Weight of an interval in the sums after the next one: a new bandwidth is believed after two or three."""
+"""Factor on past sums per new interval: a new bandwidth dominates after two or three intervals."""
 
 
 @dataclass(kw_only=True, slots=True)
 class BalancedConfig(CandidatesConfig):
-    """The highest candidate at which training does not wait for data, as storage and trainer allow."""
+    """Use the highest candidate at which training does not wait for data, as storage and trainer allow."""
 
     group: int = 1
     candidates: list[int] = field(default_factory=lambda: list(range(1, NUM_GROUPS + 1)))
     floor: ScanConfig = MISSING
-    """A scan group or a policy below whose choice nothing is read: `scan@scan.floor=<option>`."""
+    """A scan group or a policy that sets the lowest group to read: `scan@scan.floor=<option>`."""
     every_steps: Annotated[int, at_least(1)] = 10
     """Updates between two decisions."""
     headroom: Annotated[float, at_least(0, "a share of 0 or more")] = 0.1
-    """Share by which storage must exceed what a higher group takes, before it is chosen."""
+    """Share by which supply at a higher group must exceed consumption before it is chosen."""
     max_slowdown: Annotated[float, INNER_SHARE] = 0.05
-    """Share of a lower group's images/s that a group may cost though storage keeps up: decoding's."""
+    """Share of a lower group's images/s that a group may lose to decoding while storage keeps up."""
 
     def __post_init__(self) -> None:
         CandidatesConfig.__post_init__(self)
@@ -53,12 +53,12 @@ class BalancedConfig(CandidatesConfig):
         require(plain, "scan.floor", self.floor.name, wanted)
 
     def fit(self, num_groups: int) -> None:
-        """As every policy's, and the floor's."""
+        """As for every policy, and for the floor."""
         CandidatesConfig.fit(self, num_groups)
         self.floor.fit(num_groups)
 
     def at_smoke_size(self) -> tuple[dict[str, Any], int]:
-        """As every policy's, and the floor's: a decision every second update."""
+        """As for every policy, and for the floor, with a decision every second update."""
         floor, num_epochs = self.floor.at_smoke_size()
         return {"every_steps": 2, **{f"floor.{name}": value for name, value in floor.items()}}, num_epochs
 
@@ -68,7 +68,7 @@ class BalancedConfig(CandidatesConfig):
 
 
 class BalancedScan(OneGroup):
-    """Never below its floor, which is a policy itself, with probes and decisions of its own."""
+    """Never reads below its floor, which is itself a policy with its own probes and decisions."""
 
     def __init__(
         self,
@@ -78,12 +78,12 @@ class BalancedScan(OneGroup):
         counts: Callable[[], Counts],
         consensus: Consensus,
     ) -> None:
-        """Choose among the groups of `bytes_per_image`, which are the candidates and the floor's.
+        """Choose among the groups of `bytes_per_image`: the candidates and those of the floor.
 
         Args:
             config: The settings.
-            floor: Its group is read where this one's is lower.
-            counts: What storage delivered so far, and how long it was busy.
+            floor: Its group is read if this policy's is lower.
+            counts: Returns what storage delivered so far, and how long it was busy.
         """
         super().__init__(config.group, bytes_per_image)
         self._floor = floor
@@ -99,16 +99,16 @@ class BalancedScan(OneGroup):
         self._num_steps, self._num_images, self._is_settled = 0, 0, True
 
     def group(self, epoch: int, record: int) -> int | None:
-        """The current group or the floor's; undecided where the floor is."""
+        """Return the current group or the floor's, if higher; None while the floor is undecided."""
         floor = self._floor.group(epoch, record)
         return None if floor is None else max(floor, self.current)
 
     def observe(self, update: Update) -> None:
-        """Count; every so many updates, decide."""
+        """Count the update; decide every `every_steps` updates."""
         self._floor.observe(update)
         counts = self._counts()
         now = (update.train_s, update.wait_s, counts.bytes_read, counts.busy_s)
-        if self._began is None:  # what a session's first update took is not known
+        if self._began is None:  # the time of a session's first update is unknown
             self._began = now
             return
         self._num_steps += 1
@@ -133,7 +133,7 @@ class BalancedScan(OneGroup):
             self._pace.observe(read, interval.delivered_per_s, interval.wait_share, lowest=lowest)
         sizes = {group: size for group, size in self._bytes_per_image.items() if group >= lowest}
         supplied = supplied_per_s(bytes_per_s, sizes, self._pace.too_slow)
-        # From a group whose speed is not known yet it goes down only: nothing could be compared with it.
+        # From a group of unknown speed, only go down: a higher group would have nothing to compare with.
         highest = max(sizes) if self._pace.is_known(read) else read
         open_groups = self._pace.fast_enough(sizes) or {lowest}
         affordable = {g: rate for g, rate in supplied.items() if g in open_groups and g <= highest}
@@ -143,15 +143,15 @@ class BalancedScan(OneGroup):
         self.current = chosen
 
     def wanted_probe(self, epoch: int) -> Probe | None:
-        """The floor's probe."""
+        """Return the floor's probe."""
         return self._floor.wanted_probe(epoch)
 
     def decide(self, scores: Mapping[int, float]) -> None:
-        """The floor decides."""
+        """Let the floor decide."""
         self._floor.decide(scores)
 
     def take_decision(self) -> Decision | None:
-        """The floor's or this policy's own; the group is the one that is read."""
+        """Return the floor's decision or this policy's own, with the group that is actually read."""
         own, floor = super().take_decision(), self._floor.take_decision()
         if floor is not None:
             self._floor_group = floor.group
@@ -159,7 +159,7 @@ class BalancedScan(OneGroup):
         return None if news is None else replace(news, group=max(self.current, self._floor_group))
 
     def state_dict(self) -> dict[str, Any]:
-        """Besides the group: the measured rates, and the floor. Counts of the current interval are lost."""
+        """Return the group, measured rates and the floor's state; counts of the current interval are lost."""
         return {
             **super().state_dict(),
             "past": list(astuple(self._past)),
@@ -169,7 +169,7 @@ class BalancedScan(OneGroup):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from there; counting begins anew with the first update."""
+        """Restore a saved state; counting restarts with the first update."""
         super().load_state_dict(state)
         self._past = Interval(*state["past"])
         self._pace.load_state_dict(state["pace"])
@@ -179,7 +179,7 @@ class BalancedScan(OneGroup):
 
 @register("scan", "balanced", BalancedConfig)
 def open_balanced(config: BalancedConfig, run: PolicyInputs) -> BalancedScan:
-    """The floor is opened with it; both decide by the mean bytes of the run's records."""
+    """Open the policy and its floor, with the mean bytes per image of the run's records."""
     floor = open_policy(config.floor, run)
     groups = sorted({*config.candidates, *floor.candidates})
     sizes = {group: run.index.mean_prefix_bytes(group) for group in groups}

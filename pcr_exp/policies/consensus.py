@@ -1,4 +1,4 @@
-"""How ranks come to decide alike: each decides by itself, from numbers that are the same on all of them."""
+"""Agreement among ranks: each decides by itself, from numbers that are the same on all ranks."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import torch.distributed as dist
 
 
 class Consensus(Protocol):
-    """Called by every rank at the same points of training, in the main thread."""
+    """Averages values over ranks. All ranks call it at the same points of training, in the main thread."""
 
     def mean(self, values: Sequence[float]) -> list[float]:
-        """The means of the ranks' values, equal to the last bit on every rank."""
+        """Return the means of the ranks' values, bit-identical on every rank."""
 
 
 class Alone:
-    """The only rank agrees with itself."""
+    """The consensus of a single rank."""
 
     def mean(self, values: Sequence[float]) -> list[float]:
-        """The values."""
+        """Return the values unchanged."""
         return [float(value) for value in values]
 
 
@@ -32,7 +32,7 @@ class ProcessGroup:
         self._device = device
 
     def mean(self, values: Sequence[float]) -> list[float]:
-        """Gathered, then added up in the order of ranks: a reduction might round differently on each."""
+        """Gather the values and average them in rank order; a reduction might round differently per rank."""
         mine = torch.tensor(list(values), dtype=torch.float64, device=self._device)
         all_ranks = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
         dist.all_gather(all_ranks, mine)
@@ -40,5 +40,5 @@ class ProcessGroup:
 
 
 def open_consensus(device: torch.device) -> Consensus:
-    """That of the default process group, if this process is in one."""
+    """Return the consensus of the default process group, or of this rank alone if there is no group."""
     return ProcessGroup(device) if dist.is_available() and dist.is_initialized() else Alone()

@@ -1,10 +1,10 @@
 """The rates that `balanced` decides by: images consumed, supplied by storage, decoded at each scan group.
 
-Consumption and supply are counted over intervals of some updates (`Interval`). What fidelity costs
-besides bytes is how fast training goes at each scan group while storage keeps up (`Pace`).
-Decoding more scans takes processor time. Where decoding is the limit, training waits; where it shares its
-cores with training, training itself is slower. Both show in the images that come per second, compared with
-those at a lower group. Waiting alone shows nothing: handing batches over takes its time at every group.
+Consumption and supply are counted over intervals of a few updates (`Interval`). The cost of fidelity besides
+bytes shows in the speed of training at each scan group while storage keeps up (`Pace`). Decoding more scans
+takes processor time. If decoding is the limit, training waits. If decoding shares its cores with training,
+training itself is slower. Both lower the images per second compared with a lower group. Waiting alone proves
+nothing: handing batches over takes time at every group.
 """
 
 from __future__ import annotations
@@ -15,29 +15,29 @@ from dataclasses import astuple, dataclass
 from typing import Any
 
 _FORGET_AFTER = 50
-"""Intervals after which a limit is found out anew: other processes come and go."""
+"""Intervals after which limits are measured anew, because other processes come and go."""
 _NUM_REMEMBERED = 6
-"""Intervals that a group's speed is the mean of: the machine itself has faster and slower minutes."""
+"""Intervals averaged for a group's speed, because the machine itself has faster and slower minutes."""
 _NUM_TO_JUDGE = 3
-"""Intervals at a group before its speed is compared with others'."""
+"""Intervals at a group before its speed is compared with other groups'."""
 _STANDARD_ERRORS = 2
-"""By which two groups' speeds must differ beyond what may be lost."""
+"""Standard errors by which a loss of speed must exceed the accepted slowdown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """Counts and seconds of some updates."""
+    """Counts and seconds of several updates."""
 
     num_images: float = 0.0
     train_s: float = 0.0
     wait_s: float = 0.0
     num_bytes: float = 0.0
-    """That storage delivered."""
+    """Bytes that storage delivered."""
     busy_s: float = 0.0
-    """Seconds that it had reads to do."""
+    """Seconds in which storage had reads to serve."""
 
     def then(self, later: Interval, memory: float) -> Interval:
-        """Both together, this one with the weight `memory`."""
+        """Return the sum of both, with weight `memory` for this one."""
         return Interval(*(memory * a + b for a, b in zip(astuple(self), astuple(later), strict=True)))
 
     @property
@@ -47,28 +47,28 @@ class Interval:
 
     @property
     def delivered_per_s(self) -> float:
-        """Images that came per second."""
+        """Images delivered per second of training and waiting."""
         busy_s = self.train_s + self.wait_s
         return self.num_images / busy_s if busy_s > 0 else 0.0
 
     @property
     def wait_share(self) -> float:
-        """Waiting over training and waiting."""
+        """Waiting as a share of training plus waiting."""
         busy_s = self.train_s + self.wait_s
         return self.wait_s / busy_s if busy_s > 0 else 0.0
 
     @property
     def bytes_per_s(self) -> float | None:
-        """Bytes that storage delivers per second when asked; None if it was not."""
+        """Bytes that storage delivers per second while it has reads; None if it had none."""
         return self.num_bytes / self.busy_s if self.busy_s > 0 else None
 
 
 def supplied_per_s(
     bytes_per_s: float, bytes_per_image: Mapping[int, float], decoded_per_s: Mapping[int, float]
 ) -> dict[int, float]:
-    """Images per second that can be supplied at each group: X(g) = min(W / E[bytes at g], decode(g)).
+    """Return the images/s that can be supplied at each group: X(g) = min(W / E[bytes at g], decode(g)).
 
-    `decoded_per_s` holds the groups whose decoding was found to be the limit; higher groups decode no faster.
+    `decoded_per_s` holds groups at which decoding was found to be the limit; higher groups decode no faster.
     """
     supplied = {}
     for group, size in bytes_per_image.items():
@@ -80,10 +80,10 @@ def supplied_per_s(
 def balanced_group(
     current: int, consumed_per_s: float, supplied: Mapping[int, float], headroom: float
 ) -> int:
-    """The highest group at which supply keeps up with consumption; the lowest if it does at none.
+    """Return the highest group at which supply keeps up with consumption, or the lowest if none does.
 
-    A higher group than the current one is taken only if it keeps up with `headroom` (a share) to spare, and
-    the current one is kept as long as it keeps up at all: what lies between is not worth a change.
+    A group above the current one is chosen only if supply keeps up with `headroom` (a share) to spare. The
+    current group stays as long as supply keeps up at all, which avoids changes for small gains.
     """
 
     def highest(wanted_per_s: float) -> int:
@@ -98,14 +98,14 @@ def balanced_group(
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Images per second of the last intervals: how many, their mean, and the squared differences from it."""
+    """Images per second of recent intervals: count, mean, and sum of squared differences from the mean."""
 
     num: int = 0
     mean: float = 0.0
     squares: float = 0.0
 
     def and_also(self, rate: float) -> Rates:
-        """With one more (Welford's recurrence); of `_NUM_REMEMBERED` the ones before fade."""
+        """Add a rate (Welford's recurrence); earlier rates fade once there are `_NUM_REMEMBERED`."""
         num = min(self.num, _NUM_REMEMBERED - 1)
         squares = self.squares * num / self.num if self.num else 0.0
         mean = self.mean + (rate - self.mean) / (num + 1)
@@ -113,12 +113,12 @@ class Rates:
 
     @property
     def squared_error(self) -> float:
-        """Squared error of the mean: variance / n; infinite for fewer than two."""
+        """Squared standard error of the mean: variance / n; infinite for fewer than two rates."""
         return self.squares / (self.num - 1) / self.num if self.num > 1 else math.inf
 
 
 class Pace:
-    """Remembers the groups that are too slow; told of intervals in which storage kept up."""
+    """Tracks the groups that are too slow, from intervals in which storage kept up."""
 
     def __init__(self, max_slowdown: float) -> None:
         """`max_slowdown` is the share of speed that may be lost."""
@@ -126,13 +126,13 @@ class Pace:
         self._measured: dict[int, Rates] = {}
         self._num_intervals = 0
         self.too_slow: dict[int, float] = {}
-        """Images per second of the groups that are."""
+        """Images per second of the groups that are too slow."""
 
     def observe(self, group: int, rate: float, wait_share: float, *, lowest: int) -> None:
-        """Learn from an interval at one group: its images/s and the share of waiting in its time.
+        """Record an interval at one group: its images/s and the share of its time spent waiting.
 
-        `lowest` is the lowest group that may be read. While none below `group` is known, waiting is a reason
-        to get to know one.
+        `lowest` is the lowest group that may be read. While no group below `group` is known, too much waiting
+        marks `group` as too slow, so that a lower one is measured.
         """
         self._num_intervals += 1
         if self._num_intervals % _FORGET_AFTER == 0:
@@ -146,14 +146,14 @@ class Pace:
         self.too_slow = {slow: rate for slow, rate in self.too_slow.items() if not self._is_cleared(slow)}
 
     def is_known(self, group: int) -> bool:
-        """Whether there is enough of it to compare others with."""
+        """Return whether the group has enough intervals for comparisons."""
         return self._measured.get(group, Rates()).num >= _NUM_TO_JUDGE
 
     def fast_enough(self, groups: Iterable[int]) -> set[int]:
-        """Those below every group that is too slow, as decoding gets no faster with more scans.
+        """Return the groups below every group that is too slow, as decoding gets no faster with more scans.
 
-        Of those that are not known, between a group that is known and one that is too slow, the lower half:
-        where the limit lies is found by bisection.
+        Of the unknown groups between a known group and one that is too slow, only the lower half is returned,
+        which finds the limit by bisection.
         """
         slow = min(self.too_slow, default=math.inf)
         below = sorted(group for group in groups if group < slow)
@@ -164,7 +164,7 @@ class Pace:
         return set(below[: len(below) - num_left_out])
 
     def state_dict(self) -> dict[str, Any]:
-        """The state to resume from."""
+        """Return the state to resume from."""
         return {
             "measured": {group: list(astuple(rates)) for group, rates in self._measured.items()},
             "num_stretches": self._num_intervals,
@@ -172,8 +172,8 @@ class Pace:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from there."""
-        # JSON has texts for keys.
+        """Restore a saved state."""
+        # JSON keys are strings.
         self._measured = {int(group): Rates(*rates) for group, rates in state["measured"].items()}
         self._num_intervals = state["num_stretches"]
         self.too_slow = {int(group): rate for group, rate in state["too_slow"].items()}
@@ -186,7 +186,7 @@ class Pace:
         ]
 
     def _is_slow(self, group: int) -> bool:
-        """Whether a lower group is faster by more than may be lost, and by more than chance gives."""
+        """Return whether a lower group is faster by more than the accepted slowdown and chance."""
         own, share = self._measured[group], 1 - self._max_slowdown
         return any(
             share * other.mean - own.mean
@@ -195,7 +195,7 @@ class Pace:
         )
 
     def _is_cleared(self, group: int) -> bool:
-        """Whether no lower group that is known is faster by more than may be lost."""
+        """Return whether lower groups are known and none is faster by more than the accepted slowdown."""
         lower, share = self._lower(group), 1 - self._max_slowdown
         return bool(lower) and all(self._measured[group].mean >= share * other.mean for other in lower)
 

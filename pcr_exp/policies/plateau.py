@@ -1,6 +1,6 @@
-"""`plateau`: when the training loss stops falling, every scan group is tried for a while.
+"""`plateau`: when the training loss stops falling, try every candidate scan group for a while.
 
-The cheapest that does about as well as the best is kept (Kuchnik et al. 2019, loss tuning).
+Then use the cheapest one that does about as well as the best (Kuchnik et al. 2019, loss tuning).
 """
 
 from __future__ import annotations
@@ -27,53 +27,53 @@ _JUDGE = Bound(
 
 @dataclass(kw_only=True, slots=True)
 class PlateauConfig(CandidatesConfig):
-    """When the training loss stops falling: the cheapest candidate that does about as well as the best."""
+    """At a plateau of the training loss, use the cheapest candidate that does about as well as the best."""
 
     patience_epochs: Annotated[int, at_least(1)] = 3
-    """Epochs without a new low of the loss that make a plateau."""
+    """Epochs without a new lowest loss that count as a plateau."""
     min_drop: Annotated[float, _DROP] = 0.01
-    """Share of the lowest loss by which a new low must be lower."""
+    """Minimum relative improvement that counts as a new lowest loss."""
     trial_steps: Annotated[int, at_least(1)] = 20
-    """Updates at each candidate, up to an epoch."""
+    """Updates at each candidate, at most one epoch."""
     tolerance: Annotated[float, at_least(0, "a share of 0 or more")] = 0.02
-    """Share of the best candidate's loss that a cheaper one may be worse."""
+    """Relative increase over the best candidate's loss that is accepted for a cheaper one."""
     judge: Annotated[str, _JUDGE] = "train"
-    """A candidate's loss: `train`, over the second half of its trial, or `tune`, after it on the whole images
-    that were held out for that."""
+    """Loss of a candidate. `train`: training loss over the second half of its trial. `tune`: loss after its
+    trial on whole images that were held out for tuning."""
 
     @property
     def uses_tune_split(self) -> bool:
         return self.judge == "tune"
 
     def at_smoke_size(self) -> tuple[dict[str, Any], int]:
-        """As every policy's: the second epoch is a plateau, and the fourth begins with a trial."""
+        """As for every policy. The second epoch is a plateau, and the fourth begins with a trial."""
         return {"patience_epochs": 1, "min_drop": 0.99, "trial_steps": 1}, 4
 
 
 def is_plateau(losses: Sequence[float], *, patience_epochs: int, min_drop: float) -> bool:
-    """Whether none of the last `patience_epochs` losses is `min_drop` (a share) below all before them.
+    """Return whether no loss of the last `patience_epochs` is `min_drop` (a share) below all before them.
 
-    `losses` are of epochs, each 0 or more; without an epoch before them there is no plateau.
+    `losses` has one value per epoch, each 0 or more. Without an earlier epoch, there is no plateau.
     """
     before, recent = losses[:-patience_epochs], losses[-patience_epochs:]
     return bool(before) and min(recent) > min(before) * (1 - min_drop)
 
 
 def cheapest_within(losses: Mapping[int, float], tolerance: float) -> int:
-    """The lowest group whose loss is at most (1 + tolerance) times the lowest loss, which is 0 or more."""
+    """Return the lowest group with a loss of at most (1 + tolerance) times the lowest loss (0 or more)."""
     limit = min(losses.values()) * (1 + tolerance)
     return min(group for group, loss in losses.items() if loss <= limit)
 
 
 class PlateauScan(OneGroup):
-    """A plateau that is seen after an epoch leads to a trial after the next one.
+    """A plateau detected after one epoch leads to a trial after the next.
 
-    By then reading may be ahead in the epoch between, and need not stop: only the epoch after a trial waits.
-    Losses are counted anew from each trial on.
+    Reading may already be ahead in the epoch in between, and need not stop: only the epoch after a trial
+    waits. Losses are collected anew after each trial.
     """
 
     def __init__(self, config: PlateauConfig, consensus: Consensus) -> None:
-        """`consensus` makes all ranks see the same losses."""
+        """`consensus` gives all ranks the same losses."""
         super().__init__(config.group, config.candidates, undecided_from=2)
         self._probe = TrialProbe(tuple(config.candidates), config.trial_steps, config.judge)
         self._config = config
@@ -83,7 +83,7 @@ class PlateauScan(OneGroup):
         self._trial_epoch: int | None = None
 
     def observe(self, update: Update) -> None:
-        """Add up an epoch's loss; at its end, look for a plateau."""
+        """Add up an epoch's loss; at its end, check for a plateau."""
         self._total_loss += update.loss * update.num_images
         self._num_images += update.num_images
         if not update.ends_epoch:
@@ -99,19 +99,19 @@ class PlateauScan(OneGroup):
             self.undecided_from = following if flat else following + 1
 
     def wanted_probe(self, epoch: int) -> TrialProbe | None:
-        """The loss of every candidate, if the trial is due."""
+        """Return the trial of every candidate, if one is due."""
         return self._probe if epoch == self._trial_epoch else None
 
     def decide(self, scores: Mapping[int, float]) -> None:
-        """Take the cheapest group whose loss is near the best."""
-        assert self._trial_epoch is not None  # nothing is tried otherwise
+        """Choose the cheapest group with a loss close to the best."""
+        assert self._trial_epoch is not None  # otherwise there was no trial
         chosen = cheapest_within(scores, self._config.tolerance)
         measure = "tune_loss" if self._probe.judge == "tune" else "train_loss"
         self.choose(Decision(chosen, measure, scores), undecided_from=self._trial_epoch + 2)
         self._losses, self._trial_epoch = [], None
 
     def state_dict(self) -> dict[str, Any]:
-        """Besides the group: the losses seen, and when the next trial is."""
+        """Return the group, the losses so far, and the epoch of the next trial."""
         return {
             **super().state_dict(),
             "losses": list(self._losses),
@@ -121,7 +121,7 @@ class PlateauScan(OneGroup):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from there."""
+        """Restore a saved state."""
         super().load_state_dict(state)
         self._losses = list(state["losses"])
         self._total_loss, self._num_images = state["total_loss"], state["num_images"]
@@ -130,5 +130,5 @@ class PlateauScan(OneGroup):
 
 @register("scan", "plateau", PlateauConfig)
 def open_plateau(config: PlateauConfig, run: PolicyInputs) -> PlateauScan:
-    """All ranks see the same losses."""
+    """Open the policy; all ranks see the same losses."""
     return PlateauScan(config, run.consensus)

@@ -1,12 +1,12 @@
 """Which scan group each record is read at: the interface between the loader, training and scan policies.
 
-The loader asks a policy at each record (`group`), from the threads that read ahead. Training tells it of each
-update (`observe`), lets it probe the model between epochs (`wanted_probe`, `decide`) and makes a row of what
-it decided (`take_decision`), all from the main thread.
+The loader queries a policy for each record (`group`), from its read-ahead threads. Training reports each
+update (`observe`), lets the policy probe the model between epochs (`wanted_probe`, `decide`) and writes a row
+for each decision (`take_decision`), all from the main thread.
 
-A decision that follows from training must not depend on how far reading had run ahead when it fell, or a
-resumed run would differ. So a policy may say that an epoch is not decided yet (`group` gives None): nothing
-of it is read before the decision. Only `balanced`, which follows the clock, decides within epochs.
+A decision based on training must not depend on how far reading was ahead at that moment, or a resumed run
+would differ. So a policy may leave an epoch undecided (`group` returns None): nothing of it is read before
+the decision. Only `balanced`, which depends on time measurements, decides within epochs.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ _MEASURES = {
 
 
 def describe_measure(measure: str) -> str:
-    """Words for the scores of a `Decision`, for logs and figures; a user's own measure by its name."""
+    """Describe a `Decision`'s scores for logs and figures; a user's own measure goes by its name."""
     return _MEASURES.get(measure, measure.replace("_", " "))
 
 
 @dataclass(frozen=True, slots=True)
 class SimilarityProbe:
-    """Mean MS-SSIM of whole training images decoded at each candidate, against all scan groups."""
+    """Mean MS-SSIM of whole training images decoded at each candidate, compared with all scan groups."""
 
     candidates: tuple[int, ...]
     num_images: int
@@ -60,19 +60,19 @@ class CosineProbe:
 
 @dataclass(frozen=True, slots=True)
 class TrialProbe:
-    """Loss after a short while of training at each candidate, each from the model as it is."""
+    """Loss after a short trial at each candidate, each starting from the current model."""
 
     candidates: tuple[int, ...]
     num_steps: int
     judge: str
-    """`train`: mean loss of the trial's second half; `tune`: loss on the images to tune by, after it."""
+    """`train`: mean loss over the trial's second half; `tune`: loss on the tuning images after the trial."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToleranceProbe:
-    """An upper bound on the headline's loss if a model learns at each candidate instead of at all groups.
+    """Upper bound on the drop in the primary metric if a model learns at each candidate, not all groups.
 
-    The score is the upper end of the loss's 95 % interval, measured with a linear classifier on features of a
+    The score is the upper end of the drop's 95 % interval, measured with a linear classifier on features of a
     pretrained network (`pcr_exp.measuring.tolerance`).
     """
 
@@ -91,73 +91,73 @@ class Update:
     """Counts and seconds of one update."""
 
     epoch: int
-    """From 0."""
+    """Counted from 0."""
     ends_epoch: bool
     num_images: int
-    """Trained on, repeats of data echoing included."""
+    """Images trained on, including repeats of data echoing."""
     num_fresh: int
     """Those of `num_images` that had to be read."""
     group: int
-    """Scan group of the record that was read last, of those in use."""
+    """Scan group of the most recently read record in use."""
     loss: float
     train_s: float
-    """This and `wait_s`: since the run began."""
+    """Seconds of training since the run began; `wait_s` counts those of waiting."""
     wait_s: float
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """A scan group that a policy has chosen, and what it compared."""
+    """A scan group that a policy has chosen, and the scores that it compared."""
 
     group: int
     measure: str
-    """The kind of the scores; `given` where nothing was compared."""
+    """The kind of the scores; `given` if nothing was compared."""
     scores: Mapping[int, float] = field(default_factory=dict)
-    """By candidate."""
+    """Score of each candidate."""
     columns: Mapping[str, Any] = field(default_factory=dict)
     """Values of the columns that the policy declares (`declared_columns`)."""
 
 
 def declared_columns(policy: object) -> tuple[Column, ...]:
-    """Return what a policy's `policy` rows have beside the usual columns: its attribute `columns`, if any.
+    """Return the extra columns of a policy's `policy` rows: its attribute `columns`, if any.
 
-    `Decision.columns` gives their values. A column named `measure` says which words it uses for `measure`.
+    `Decision.columns` gives their values. A column named `measure` adds words that `measure` may have.
     """
     return tuple(getattr(policy, "columns", ()))
 
 
 class ScanPolicy(Protocol):
-    """Decides; see the module's text for who calls what."""
+    """Chooses scan groups; see the module docstring for who calls what."""
 
     by_epoch: bool = False
-    """Whether a record's group follows from the epoch alone: such a policy needs not be told of training."""
+    """Whether groups follow from epoch and record alone: such a policy need not observe training."""
     kept_bytes: Mapping[int, int] | None = None
-    """By record, the bytes that a cache is to keep, of others none; None: it keeps what is read."""
+    """By record, the bytes for a cache to store, and none of other records; None: it stores what is read."""
 
     @property
     def candidates(self) -> tuple[int, ...]:
-        """Every scan group that `group` may give, rising."""
+        """Every scan group that `group` may return, ascending."""
 
     def group(self, epoch: int, record: int) -> int | None:
-        """Scan group (from 1) to read `record` at in `epoch`, both from 0; None: not decided yet.
+        """Return the scan group (from 1) for `record` in `epoch`, both from 0; None: not decided yet.
 
-        Asked in the order of reading, by one thread at a time; of all ranks alike.
+        Called in reading order, by one thread at a time. All ranks must return the same.
         """
 
     def observe(self, update: Update) -> None:
-        """Take note of an update."""
+        """Record an update."""
 
     def wanted_probe(self, epoch: int) -> Probe | None:
-        """The probe to make before `epoch` is read; until `decide` it is not decided."""
+        """Return the probe to run before `epoch` is read, if any; the epoch is undecided until `decide`."""
 
     def decide(self, scores: Mapping[int, float]) -> None:
-        """Choose, given the score of each candidate in the probe that was wanted."""
+        """Choose a group, given each candidate's score in the wanted probe."""
 
     def take_decision(self) -> Decision | None:
-        """Decisions since the last call."""
+        """Return the latest decision since the last call, if any."""
 
     def state_dict(self) -> dict[str, Any]:
-        """The state with which a resumed run decides as this one would have."""
+        """Return the state with which a resumed run decides as this one would have."""
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from a saved state."""
@@ -165,20 +165,20 @@ class ScanPolicy(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PolicyInputs:
-    """A run's facts for the policy that is opened for it."""
+    """Properties of a run that its policy may use."""
 
     seed: int
-    """The run's; what a policy draws follows from it."""
+    """The run's seed, which determines a policy's draws."""
     consensus: Consensus
-    """Among the run's ranks."""
+    """Consensus among the run's ranks."""
     index: RecordIndex
-    """The index of the records that are trained on."""
+    """The index of the training records."""
     counts: Callable[[], Counts] = Counts
-    """Bytes that storage delivered so far."""
+    """Returns the counts of storage so far."""
 
 
 def open_policy(config: ScanConfig, run: PolicyInputs) -> ScanPolicy:
-    """Open the policy that is registered for these settings.
+    """Open the policy registered for these settings.
 
     Raises:
         ConfigError: no policy has such settings.
@@ -189,37 +189,37 @@ def open_policy(config: ScanConfig, run: PolicyInputs) -> ScanPolicy:
 
 
 def require_tuning(config: ScanConfig, num_tune: int) -> None:
-    """Raise ConfigError if the policy judges by images to tune by and there are none."""
+    """Raise ConfigError if the policy judges by tuning images and there are none."""
     wanted = "train, as no image is held out to tune by (dataset.tune_fraction)"
     require(num_tune > 0 or not config.uses_tune_split, "scan.judge", "tune", wanted)
 
 
 class EpochPolicy:
-    """The members of a policy that follows epoch and record alone: nothing is observed, probed or saved."""
+    """Base of policies that depend on epoch and record alone: nothing is observed, probed or saved."""
 
     by_epoch = True
     kept_bytes: Mapping[int, int] | None = None
 
     def observe(self, update: Update) -> None:
-        """Nothing that is observed changes it."""
+        """Ignore the update."""
 
     def wanted_probe(self, epoch: int) -> Probe | None:  # noqa: ARG002
-        """None."""
+        """Return None: no probe is needed."""
         return None
 
     def decide(self, scores: Mapping[int, float]) -> None:
-        """There was no probe."""
+        """Do nothing: there was no probe."""
 
     def take_decision(self) -> Decision | None:
-        """There is nothing to decide."""
+        """Return None: there is nothing to decide."""
         return None
 
     def state_dict(self) -> dict[str, Any]:
-        """Empty."""
+        """Return an empty state."""
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """There is no state to continue from."""
+        """Do nothing: there is no state."""
 
 
 class StaticScan(EpochPolicy):
@@ -229,23 +229,23 @@ class StaticScan(EpochPolicy):
         self.candidates: tuple[int, ...] = (group,)
 
     def group(self, epoch: int, record: int) -> int | None:  # noqa: ARG002
-        """The one group."""
+        """Return the one group."""
         return self.candidates[0]
 
 
 @register("scan", "static", ScanConfig)
 def open_static(config: ScanConfig, run: PolicyInputs) -> StaticScan:  # noqa: ARG001
-    """Needs nothing of the run."""
+    """Open the policy, which needs nothing of the run."""
     return StaticScan(config.group)
 
 
 class OneGroup(StaticScan):
-    """One scan group at a time: what most policies have in common. They add when it changes, and to what."""
+    """Base of most policies: one scan group at a time. Subclasses decide when it changes, and to what."""
 
     by_epoch = False
 
     def __init__(self, group: int, candidates: Iterable[int], *, undecided_from: int | None = None) -> None:
-        """Begin with `group`; epochs from `undecided_from` on wait for a decision (None: there are none)."""
+        """Begin with `group`; epochs from `undecided_from` on wait for a decision (None: no epoch does)."""
         super().__init__(group)
         self.candidates = tuple(sorted({group, *candidates}))
         self.current = group
@@ -253,24 +253,24 @@ class OneGroup(StaticScan):
         self._news: Decision | None = Decision(group, "given")
 
     def group(self, epoch: int, record: int) -> int | None:  # noqa: ARG002
-        """The current group, where that is decided."""
+        """Return the current group, or None if the epoch is undecided."""
         undecided = self.undecided_from is not None and epoch >= self.undecided_from
         return None if undecided else self.current
 
     def choose(self, decision: Decision, *, undecided_from: int | None = None) -> None:
-        """Read at another group from now on."""
+        """Read at the decided group from now on; epochs from `undecided_from` on wait for a decision."""
         self.current, self._news = decision.group, decision
         self.undecided_from = undecided_from
 
     def take_decision(self) -> Decision | None:
-        """The latest; at first the group that it began with, unless another takes its place at once."""
+        """Return the latest decision, once; at first the initial group, unless replaced before the call."""
         news, self._news = self._news, None
         return news
 
     def state_dict(self) -> dict[str, Any]:
-        """The group, and how long it is decided."""
+        """Return the group, and the epoch from which on it is undecided."""
         return {"group": self.current, "undecided_from": self.undecided_from}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on with the saved group; that it was chosen is told already."""
+        """Restore the saved group; its decision has been reported already."""
         self.current, self.undecided_from, self._news = state["group"], state["undecided_from"], None

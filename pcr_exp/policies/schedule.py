@@ -1,13 +1,13 @@
-"""Policies that are known before training.
+"""Policies whose choices are known before training.
 
 `schedule`: a fixed curriculum of scan groups over epochs. `mixture`: each record's scan group is drawn from a
 distribution around a selected one (Kuchnik et al. 2019, dynamic mixtures: mostly the selected group, now and
-then another). `cached`: some records come at a lower scan group that a cache holds, in place of a read.
+then another). `cached`: some records come from a cache at a lower scan group instead of being read.
 
-The cache of the last is planned: the first records of a permutation, as many as fit into `scan.cache_mib` at
-the lower group. From the second epoch on each of them is drawn, epoch by epoch, to come at that group, with
-no request, or at the full one, of which the cache spares the beginning. The contents of the cache decide
-nothing: where it was lost, the same images are read at the same groups from storage.
+The cache of `cached` is planned: the first records of a permutation, as many as fit into `scan.cache_mib` at
+the lower group. From the second epoch on, every epoch draws a group for each of them: the lower one, without
+a request, or the full one, whose beginning the cache provides. The actual contents of the cache decide
+nothing: if they were lost, the same images are read at the same groups from storage.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ class ScheduleConfig(PolicyConfig):
     """A fixed curriculum: `groups[0]` until `milestones[0]` epochs are done, then `groups[1]`, and so on."""
 
     groups: Annotated[list[int], GROUPS] = field(default_factory=lambda: [1, 2, 5, 10])
-    """Scan groups, one after the other."""
+    """Scan groups, in order of use."""
     milestones: list[int] = field(default_factory=lambda: [5, 10, 20])
-    """Epochs after which the next of `groups` holds."""
+    """Epochs after which the next of `groups` is used."""
 
     def __post_init__(self) -> None:
         PolicyConfig.__post_init__(self)
@@ -50,22 +50,22 @@ class ScheduleConfig(PolicyConfig):
         self.group = self.groups[0]
 
     def fit(self, num_groups: int) -> None:
-        """As every policy's, and the groups of the curriculum."""
+        """As for every policy, and for the groups of the curriculum."""
         PolicyConfig.fit(self, num_groups)
         self.groups = groups_of_script("scan.groups", self.groups, num_groups)
 
     def at_smoke_size(self) -> tuple[dict[str, Any], int]:
-        """As every policy's: an epoch at each group."""
+        """As for every policy, with one epoch at each group."""
         return {"milestones": list(range(1, len(self.groups)))}, len(self.groups)
 
 
 def scheduled_group(epoch: int, groups: Sequence[int], milestones: Sequence[int]) -> int:
-    """The group of an epoch (from 0): `groups[i]` after `i` of the rising milestones have passed."""
+    """Return the group of an epoch (from 0): `groups[i]` once `i` of the rising milestones have passed."""
     return groups[bisect_right(milestones, epoch)]
 
 
 class ScheduleScan(OneGroup):
-    """The groups of a list, one after the other. Reading ahead knows them all."""
+    """Uses the groups of a list in turn. They are all known to read-ahead in advance."""
 
     by_epoch = True
 
@@ -75,11 +75,11 @@ class ScheduleScan(OneGroup):
         self._milestones = milestones
 
     def group(self, epoch: int, record: int) -> int | None:  # noqa: ARG002
-        """The epoch's group."""
+        """Return the epoch's group."""
         return scheduled_group(epoch, self._groups, self._milestones)
 
     def observe(self, update: Update) -> None:
-        """Tell of the next epoch's group, if it is another."""
+        """Report the next epoch's group if it changes."""
         following = scheduled_group(update.epoch + 1, self._groups, self._milestones)
         if update.ends_epoch and following != self.current:
             self.choose(Decision(following, "given"))
@@ -87,7 +87,7 @@ class ScheduleScan(OneGroup):
 
 @register("scan", "schedule", ScheduleConfig)
 def open_schedule(config: ScheduleConfig, run: PolicyInputs) -> ScheduleScan:  # noqa: ARG001
-    """Needs nothing of the run."""
+    """Open the policy, which needs nothing of the run."""
     return ScheduleScan(config.groups, config.milestones)
 
 
@@ -99,10 +99,10 @@ _WEIGHTS = Bound(
 
 @dataclass(kw_only=True, slots=True)
 class MixtureConfig(CandidatesConfig):
-    """Each record's group is drawn from the candidates around `group`."""
+    """Draw each record's group from the candidates around `group`."""
 
     weights: Annotated[list[float], _WEIGHTS] = field(default_factory=lambda: [10.0, 1.0])
-    """Weights of `group`, of the candidates next to it, of those after them, and so on; others: 0."""
+    """Weights of `group`, of the candidates next to it, of the next ones, and so on; all others: 0."""
 
     def __post_init__(self) -> None:
         CandidatesConfig.__post_init__(self)
@@ -112,9 +112,9 @@ class MixtureConfig(CandidatesConfig):
 def probabilities(
     candidates: Sequence[int], selected: int, weights: Sequence[float]
 ) -> npt.NDArray[np.float64]:
-    """[len(candidates)] each candidate's share, by its distance in the list from `selected`.
+    """Return each candidate's probability, [len(candidates)], by its distance in the list from `selected`.
 
-    `weights[0]` is that of `selected`, `weights[d]` that of each candidate d places away; beyond them 0.
+    `weights[0]` applies to `selected`, `weights[d]` to each candidate d places away. Further away it is 0.
     """
     import numpy as np
 
@@ -125,7 +125,7 @@ def probabilities(
 
 
 class MixtureScan(OneGroup):
-    """A function of (seed, epoch, record): the same for every worker and rank, and after a resume."""
+    """Draws a group from (seed, epoch, record): the same for every worker and rank, and after a resume."""
 
     by_epoch = True
 
@@ -137,37 +137,37 @@ class MixtureScan(OneGroup):
         self._seed = seed
 
     def group(self, epoch: int, record: int) -> int | None:
-        """The group that the record draws in the epoch."""
+        """Return the group drawn for the record in the epoch."""
         from pcr_exp.system.randomness import Purpose, stream
 
         draw = stream(self._seed, Purpose.SCAN_GROUP, epoch, record).random()
-        # Scaled by the last end, which need not be 1 to the last bit.
+        # Scaled by the last end, which rounding may keep from being exactly 1.
         return self.candidates[bisect_right(self._ends, draw * self._ends[-1])]
 
 
 @register("scan", "mixture", MixtureConfig)
 def open_mixture(config: MixtureConfig, run: PolicyInputs) -> MixtureScan:
-    """A record's draw follows from the run's seed."""
+    """Open the policy; the run's seed determines all draws."""
     return MixtureScan(config.group, config.candidates, config.weights, run.seed)
 
 
 @dataclass(kw_only=True, slots=True)
 class CachedConfig(PolicyConfig):
-    """`group`, and in place of it `cached_group` for some of the records that a cache holds."""
+    """Read at `group`, but take some of the records in a cache at `cached_group` instead."""
 
     cached_group: int = 2
-    """The scan group up to which the cache holds records."""
+    """Scan group up to which the cache holds records."""
     cache_mib: Annotated[float, above(0, "more than 0")] = 1024.0
-    """The cache that is planned with. It is part of what a run is; `storage.cache_mib` must be as much."""
+    """MiB of the planned cache, part of a run's identity. `storage.cache_mib` must hold the plan."""
     share: Annotated[float, Bound(lambda share: 0 <= share <= 1, "a share, 0 to 1")] = 0.5
-    """Share of the cached records that come at `cached_group` in each epoch but the first."""
+    """Share of the cached records taken at `cached_group` in each epoch except the first."""
 
     def __post_init__(self) -> None:
         PolicyConfig.__post_init__(self)
         self._check_lower()
 
     def fit(self, num_groups: int) -> None:
-        """As every level's; the highest group may be a lower one there."""
+        """As for every policy, and check the groups again: records with fewer groups may lower `group`."""
         PolicyConfig.fit(self, num_groups)
         self._check_lower()
 
@@ -176,14 +176,14 @@ class CachedConfig(PolicyConfig):
         require(lower, "scan.cached_group", self.cached_group, f"a scan group below scan.group={self.group}")
 
     def at_smoke_size(self) -> tuple[dict[str, Any], int]:
-        """As every policy's: the first epoch reads everything, the second draws."""
+        """As for every policy. The first epoch reads everything at `group`, the second draws."""
         return {}, 2
 
 
 def planned_cache(index: RecordIndex, group: int, max_bytes: float, seed: int) -> dict[int, int]:
-    """The records that a cache of `max_bytes` is to hold up to `group`, and the bytes of each.
+    """Return the records that a cache of `max_bytes` should hold up to `group`, with the bytes of each.
 
-    The first of a permutation that follows from the seed, up to the first that does not fit.
+    These are the first records of a permutation given by the seed, up to the first that does not fit.
     """
     import numpy as np
 
@@ -196,7 +196,7 @@ def planned_cache(index: RecordIndex, group: int, max_bytes: float, seed: int) -
 
 
 class CachedScan(OneGroup):
-    """A function of (seed, epoch, record): the same for every worker and rank, and after a resume."""
+    """Draws a group from (seed, epoch, record): the same for every worker and rank, and after a resume."""
 
     by_epoch = True
 
@@ -209,7 +209,7 @@ class CachedScan(OneGroup):
         self._seed = seed
 
     def group(self, epoch: int, record: int) -> int | None:
-        """The lower group, if the record was drawn for it."""
+        """Return the lower group if the record was drawn for it, otherwise the full one."""
         from pcr_exp.system.randomness import Purpose, stream
 
         if epoch == 0 or record not in self._planned:
@@ -220,5 +220,5 @@ class CachedScan(OneGroup):
 
 @register("scan", "cached", CachedConfig)
 def open_cached(config: CachedConfig, run: PolicyInputs) -> CachedScan:
-    """The plan follows from the run's seed and the records' sizes."""
+    """Open the policy; the run's seed and the records' sizes determine its plan."""
     return CachedScan(config, run.index, run.seed)

@@ -1,10 +1,10 @@
-"""Policies that take the smallest scan group that does, by three scores.
+"""Policies that choose the smallest sufficient scan group, by one of three scores.
 
-`mssim`: its images look like the originals; chosen once before training (Kuchnik et al. 2019, static tuning:
-mean MS-SSIM over a sample, threshold 0.95). `cosine`: its gradients point where those of the whole images
-point (gradient tuning; epochs and threshold as in the authors' release). `tolerance`: the task tolerates it,
-as frozen features tell before training. Unlike MS-SSIM that knows the task: a linear classifier on features
-of a pretrained network says what the labels lose (`pcr_exp.measuring.tolerance`).
+`mssim`: the images look like the originals; chosen once before training (Kuchnik et al. 2019, static tuning:
+mean MS-SSIM over a sample, threshold 0.95). `cosine`: the gradients point in the same direction as those of
+whole images (gradient tuning; epochs and threshold as in the authors' release). `tolerance`: the task
+tolerates the group, as measured on frozen features before training. Unlike MS-SSIM, this depends on the task:
+a linear classifier on features of a pretrained network measures the loss (`pcr_exp.measuring.tolerance`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from pcr_exp.policies.policy import (
 
 
 class SmallestScan(OneGroup):
-    """Nothing of an epoch is read before its probe; then the smallest candidate whose score is enough."""
+    """Reads nothing of an epoch before its probe, then uses the smallest candidate that suffices."""
 
     def __init__(
         self,
@@ -44,12 +44,12 @@ class SmallestScan(OneGroup):
         first_epoch: int = 0,
         every_epochs: int | None = None,
     ) -> None:
-        """Begin with `group`, and probe before `first_epoch`; then every `every_epochs`, or never again.
+        """Begin with `group` and probe before `first_epoch`, then every `every_epochs` (None: never again).
 
         Args:
-            probe: Gives the candidates their scores, which are of the kind `measure`.
-            full: The records' highest group, which is taken if no score is enough.
-            is_enough: Says so of a score.
+            probe: Scores the candidates; the scores are of the kind `measure`.
+            full: The records' highest group, chosen if no score is sufficient.
+            is_enough: Returns whether a score is sufficient.
         """
         super().__init__(group, [*probe.candidates, full], undecided_from=first_epoch)
         self._probe = probe
@@ -59,12 +59,12 @@ class SmallestScan(OneGroup):
         self._every_epochs = every_epochs
 
     def wanted_probe(self, epoch: int) -> Probe | None:
-        """The scores of all candidates, when they are due."""
+        """Return the probe of all candidates, if it is due."""
         return self._probe if self.group(epoch, 0) is None else None
 
     def decide(self, scores: Mapping[int, float]) -> None:
-        """Take the smallest group whose score is enough."""
-        assert self.undecided_from is not None  # nothing is probed otherwise
+        """Choose the smallest group with a sufficient score."""
+        assert self.undecided_from is not None  # otherwise there was no probe
         chosen = min((group for group, score in scores.items() if self._is_enough(score)), default=self._full)
         again = None if self._every_epochs is None else self.undecided_from + self._every_epochs
         self.choose(Decision(chosen, self._measure, scores), undecided_from=again)
@@ -72,17 +72,17 @@ class SmallestScan(OneGroup):
 
 @dataclass(kw_only=True, slots=True)
 class MssimConfig(CandidatesConfig):
-    """Once, before training: the smallest candidate whose images look like the originals."""
+    """Choose once, before training, the smallest candidate whose images look like the originals."""
 
     threshold: Annotated[float, Bound(SHARE.holds, "a mean MS-SSIM in (0, 1]")] = 0.95
-    """Mean MS-SSIM that is enough."""
+    """Sufficient mean MS-SSIM."""
     num_images: Annotated[int, at_least(1)] = 64
-    """Training images that are compared."""
+    """Training images to compare."""
 
 
 @register("scan", "mssim", MssimConfig)
 def open_mssim(config: MssimConfig, run: PolicyInputs) -> SmallestScan:
-    """Needs the number of groups of the run's records."""
+    """Open the policy, given the number of groups in the run's records."""
     full, probe = run.index.num_groups, SimilarityProbe(tuple(config.candidates), config.num_images)
     return SmallestScan(full, probe, full, partial(operator.le, config.threshold), "ms_ssim")
 
@@ -92,25 +92,25 @@ _COSINE = Bound(lambda value: -1 <= value < 1, "a cosine in [-1, 1)")
 
 @dataclass(kw_only=True, slots=True)
 class CosineConfig(CandidatesConfig):
-    """Every so many epochs: the smallest candidate whose gradients point where those of whole images do."""
+    """Choose every `every_epochs` epochs the smallest candidate whose gradients agree with whole images'."""
 
     threshold: Annotated[float, _COSINE] = 0.8
-    """Cosine that must be exceeded."""
+    """Gradient cosine that must be exceeded."""
     first_epoch: Annotated[int, at_least(0)] = 5
-    """Epochs before the first probe, at `group`."""
+    """Epochs at `group` before the first probe."""
     every_epochs: Annotated[int, at_least(1)] = 15
     """Epochs between two probes."""
     num_images: Annotated[int, at_least(1)] = 640
     """Training images whose gradients are compared."""
 
     def at_smoke_size(self) -> tuple[dict[str, Any], int]:
-        """As every policy's: a probe of few images, after the first epoch."""
+        """As for every policy, with a probe of few images after the first epoch."""
         return {"first_epoch": 1, "every_epochs": 1, "num_images": 16}, 2
 
 
 @register("scan", "cosine", CosineConfig)
 def open_cosine(config: CosineConfig, run: PolicyInputs) -> SmallestScan:
-    """Needs the number of groups of the run's records."""
+    """Open the policy, given the number of groups in the run's records."""
     return SmallestScan(
         config.group,
         CosineProbe(tuple(config.candidates), config.num_images),
@@ -124,21 +124,21 @@ def open_cosine(config: CosineConfig, run: PolicyInputs) -> SmallestScan:
 
 @dataclass(kw_only=True, slots=True)
 class TolerancePolicyConfig(CandidatesConfig):
-    """Once, before training: the smallest candidate that loses less of the task's headline than `margin`."""
+    """Choose once, before training, the smallest candidate with a drop in primary metric below `margin`."""
 
     margin: Annotated[float, MARGIN] = 0.01
-    """A share: 0.01 is one point. The upper end of the loss's 95 % interval counts."""
+    """Accepted drop as a share: 0.01 is one point. The upper end of its 95 % interval must be lower."""
     deployment: Annotated[str, one_of(*DEPLOYMENTS)] = "full"
-    """`full`: the model is used at all scans, as validation uses it; `same`: at the group trained on."""
+    """`full`: the model is used at all scans, as in validation. `same`: at the group it was trained on."""
     num_images: Annotated[int, at_least(10)] = 500
-    """The first of the training split, read once with all scans."""
+    """Images to measure: the first of the training split, read once with all scans."""
     image_size: Annotated[int, at_least(32)] = 128
-    """Pixels of a side of what the pretrained network sees."""
+    """Side of the pretrained network's input, in pixels."""
 
 
 @register("scan", "tolerance", TolerancePolicyConfig)
 def open_tolerance(config: TolerancePolicyConfig, run: PolicyInputs) -> SmallestScan:
-    """Needs the number of groups of the run's records."""
+    """Open the policy, given the number of groups in the run's records."""
     full = run.index.num_groups
     probe = ToleranceProbe(tuple(config.candidates), config.num_images, config.image_size, config.deployment)
     return SmallestScan(full, probe, full, partial(operator.gt, config.margin), "loss_bound")

@@ -1,4 +1,4 @@
-"""How images are stored: the PCR record and its index, written by `prepare`, read by `reader` and `single`.
+"""Storage of images as PCR records with an index, written by `prepare`, read by `reader` and `single`.
 
-Images pass through the codecs of `images/`: records know pieces of scan groups, and no image format.
+Images pass through the codecs of `images/`. Records hold pieces of scan groups and know no image format.
 """

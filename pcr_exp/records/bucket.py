@@ -1,9 +1,8 @@
-"""Records in an object store: made in a local folder, sent there, and compared with images where they lie.
+"""Make records in a local folder, upload them to an object store, and compare them there with the images.
 
-Records go first, each once, then the indexes, by conditional requests, and what they were made of last: until
-there are indexes nobody can open the records, and of two encodes at a time only one can finish. What was
-stopped goes on where it was, record by record. Nothing that lies there already is replaced, unless
-`records.on_change` says so.
+Conditional requests upload each record once, then the indexes, and finally the list of source images. Nobody
+can open the records before the indexes exist, and of two concurrent encodes only one can finish. An
+interrupted upload resumes record by record. Existing files are replaced only as `records.on_change` allows.
 """
 
 from __future__ import annotations
@@ -42,11 +41,11 @@ _BESIDE = [
     *_TABLES,
 ]
 _NOTES = [IMAGES_FILE, SOURCE_FILE]
-"""Sent after the indexes, as on a disk: a note may say less than records hold, and never more."""
+"""Sent after the indexes, as on a disk: these may list fewer images than the records hold, never more."""
 _NUM_SENDERS = 4
 CARD_FILE = "README.md"
 _NUM_CLASSES = 50
-"""Classes of a label that are named."""
+"""Maximum number of a label's classes that the dataset card names."""
 _HEAD = """---
 # license: say here under which licence the photographs are, such as cc-by-4.0
 viewer: false
@@ -64,15 +63,15 @@ def prepare_in_bucket(
     progress: Progress = no_progress,
     on_report: OnReport | None = None,
 ) -> Path:
-    """Make records in `records.staging` as `prepare_records` does, and send what is not in the bucket yet.
+    """Make records in `records.staging` as `prepare_records` does, and upload what the bucket lacks.
 
     Returns:
         The local folder, which may be removed.
 
     Raises:
-        ConfigError: `records.root` is nowhere that obstore or huggingface_hub can write.
-        RecordError: other records lie there, and `records.on_change` does not say that they give way.
-        PcrExpError: as `prepare_records` raises it, or the store does not let records be written.
+        ConfigError: obstore and huggingface_hub cannot write to `records.root`.
+        RecordError: the bucket has other records, which `records.on_change` does not allow to replace.
+        PcrExpError: as in `prepare_records`, or the store refuses writes.
     """
     storage, name = _open(records), records_folder(dataset, records)
     folder = Path(records.staging) / name
@@ -97,11 +96,11 @@ def check_bucket(
     contents: bool = False,
     progress: Progress = no_progress,
 ) -> str:
-    """As `check_records`, of records in an object store; besides, every record must lie there in full.
+    """Check records in an object store as `check_records` does, and that every record is there in full.
 
     Raises:
-        RecordError: as `check_records`, or a record is missing or has another size than its index says.
-        StorageError: the store does not let itself be read.
+        RecordError: as in `check_records`, or a record is missing or has another size than its index states.
+        StorageError: the store cannot be read.
     """
     storage, name = _open(records), records_folder(dataset, records)
     with opening():
@@ -128,16 +127,16 @@ def check_bucket(
 def send(
     folder: Path, storage: WritableStorage, name: str, before: dict[str, bytes], *, on_change: str
 ) -> None:
-    """Send finished records in `folder` to `name` in the bucket.
+    """Upload finished records from `folder` to `name` in the bucket.
 
     Args:
-        before: The small files that were there before anything was made.
-        on_change: `records.on_change`; with `reencode` other records that lie there are replaced, with
-            `append` an index gives way to one that lists more.
+        before: Small files that the bucket had before anything was made, by path.
+        on_change: `records.on_change`. `reencode` replaces other records in the bucket; `append` replaces an
+            index by one that lists more records.
 
     Raises:
-        RecordError: other records lie there, or a record is neither there nor in `folder`.
-        StorageError: the store does not let them be written.
+        RecordError: the bucket has other records, or a record is neither there nor in `folder`.
+        StorageError: the store refuses writes.
     """
     gives_way = on_change == "reencode"
     indexes = {path: (folder / path).read_bytes() for path in _INDEXES}
@@ -146,7 +145,7 @@ def send(
         if on_change != "append" or not _lists_all(before[path], indexes[path], path):
             raise _other_records(f"{storage}/{name}/{path}")
     if gives_way:
-        for path in changed:  # nobody is to read new records by an old index
+        for path in changed:  # nobody must read new records through an old index
             storage.remove(f"{name}/{path}")
         storage.flush()
     sizes = dict(storage.sizes(name))
@@ -182,7 +181,7 @@ def _send_small(
 
 
 def _lists_all(before: bytes, now: bytes, path: str) -> bool:
-    """Whether an index lists all records of the one before it."""
+    """Return whether an index lists all records of the one before it."""
     old, new = (
         {(entry.file, entry.group_ends) for entry in parse_index(data, path).records}
         for data in (before, now)
@@ -199,7 +198,7 @@ def _send_record(
     sizes: dict[str, int],
     gives_way: bool,
 ) -> bool:
-    """Whether a record had to be sent."""
+    """Upload a record unless the bucket has it; return whether it was uploaded."""
     local, path = folder / file, f"{name}/{file.as_posix()}"
     if path in sizes:
         is_there = sizes[path] == entry.group_ends[-1] and (
@@ -222,9 +221,9 @@ def _send_record(
 
 
 def _parts(entry: RecordEntry, with_tables: bool) -> list[tuple[int, int]]:
-    """(offset, bytes) of the header, and of the tables, which hold a checksum of every piece.
+    """Return (offset, bytes) of the header and, with `with_tables`, of the tables with all piece checksums.
 
-    The header has keys of ids, labels and sizes: an image may have been replaced by one of as many bytes.
+    The header's keys cover ids, labels and sizes only, so it misses an image replaced by one of equal size.
     """
     starts = (entry.header_bytes, *entry.group_ends[:-1]) if with_tables else ()
     return [(0, entry.header_bytes), *((start, table_bytes(entry.num_samples)) for start in starts)]
@@ -237,7 +236,7 @@ def _part(local: Path, offset: int, num_bytes: int) -> bytes:
 
 
 def _read_small_files(storage: WritableStorage, name: str) -> dict[str, bytes]:
-    """All that lies in the bucket but records, by path."""
+    """Read the indexes and the other small files of a dataset from the bucket, by path."""
     with opening():
         there = {path: storage.size_or_none(f"{name}/{path}") for path in [*_INDEXES, *_BESIDE, *_NOTES]}
     return {path: storage.read(f"{name}/{path}", 0, size) for path, size in there.items() if size is not None}
@@ -271,11 +270,11 @@ def _other_records(where: str) -> RecordError:
 
 
 def _dataset_card(folder: Path, root: str) -> str:
-    """A card in Markdown, whose licence is left to whoever knows it.
+    """Return a dataset card in Markdown, with the licence left for the user to fill in.
 
     Args:
-        folder: Holds finished records, of all splits.
-        root: The address below which they will lie, in a folder of the same name.
+        folder: Folder of finished records of all splits.
+        root: Address below which they will be stored, in a folder of the same name.
 
     Raises:
         RecordError: an index is damaged.

@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 
 def members_of(sets: Sequence[str]) -> list[str]:
-    """The names that sets such as `cat;dog` are made of, in alphabetical order."""
+    """Return the distinct names in sets such as `cat;dog`, in alphabetical order."""
     return sorted({name for names in sets for name in names.split(SEPARATOR) if name})
 
 
 def multi_hot(sets: Sequence[str]) -> NDArray[np.uint8]:
-    """Uint8 [sets, members]: 1 where a set has a member, by `members_of`."""
-    import numpy as np  # not needed to compose a configuration, for which tasks are imported
+    """Return uint8 [sets, members]: 1 where a set has a member, in the order of `members_of`."""
+    import numpy as np  # not needed to compose a configuration, which imports tasks
 
     column_of = {name: i for i, name in enumerate(members_of(sets))}
     found = np.zeros((len(sets), len(column_of)), dtype=np.uint8)
@@ -30,7 +30,7 @@ def multi_hot(sets: Sequence[str]) -> NDArray[np.uint8]:
 
 
 def number_of(name: str) -> float | None:
-    """The finite number that a class's name is; None if it is none."""
+    """Parse a class name as a finite number; None if it is not one."""
     try:
         number = float(name)
     except ValueError:

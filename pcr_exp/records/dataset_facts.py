@@ -1,8 +1,8 @@
 """Measured facts of a dataset's images, and its name in titles and tables.
 
-A folder's name says little: `imagenet` may be ten classes at 224 px and quality 75. So sizes and qualities
-are read from the records, of a sample of images that does not depend on how they are divided: the folds of a
-dataset are called the same.
+A folder's name reveals little: `imagenet` may be ten classes at 224 px and quality 75. Sizes and qualities
+are therefore measured on a sample of the images in the records. The sample does not depend on how images are
+split, so all folds of a dataset get the same name.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from pcr_exp.records.reader import RecordSet
 from pcr_exp.records.single import SingleImages
 
 NUM_MEASURED = 2_000
-"""So many give the median size of unlike images to 2 %, in a fifth of a second."""
+"""Enough images for the median size of varied images to within 2 %, in 0.2 s."""
 _MAX_GAP_BYTES = 2**19
-"""Read with the pieces at both sides of it: far away, as long as a request of its own would take."""
+"""Largest gap to read through: on distant storage, that takes as long as another request."""
 _TITLES = {"imagenet": "ImageNet", "ham10000": "HAM10000", "cars": "Stanford Cars", "celebahq": "CelebA-HQ"}
 _WORDS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
@@ -34,17 +34,17 @@ class DatasetFacts:
     """Facts of a dataset's images; sizes and qualities are measured on `num_measured` files."""
 
     num_images: int
-    """In all splits."""
+    """Number of images in all splits."""
     num_classes: int
-    """Classes of the label that some image has; 0 where its values are numbers."""
+    """Number of the label's classes that have images; 0 if its values are numbers."""
     num_measured: int
-    """None of what follows is known where this is 0: the files are no JPEG."""
+    """Number of measured files; if 0, the files are not JPEG and the fields below are unknown."""
     width_px: int | None = None
-    """Median; as are the next three."""
+    """Median, as are the next three fields."""
     height_px: int | None = None
     short_side_px: int | None = None
     quality: int | None = None
-    """libjpeg's, estimated from the quantisation tables."""
+    """libjpeg quality, estimated from the quantisation tables."""
     one_size: bool = False
     """Whether all have the same width and height."""
     one_quality: bool = False
@@ -60,13 +60,13 @@ class ImageFile(NamedTuple):
 
 
 def read_image_file(jpeg: bytes) -> ImageFile:
-    """Size and estimated quality. Raises ImageError: it is no JPEG."""
+    """Read the size and estimate the quality of a file. Raises ImageError if it is not a JPEG."""
     frame = read_frame(jpeg)
     return ImageFile(frame.width_px, frame.height_px, estimate_quality(jpeg))
 
 
 def facts_of(files: Iterable[ImageFile], *, num_images: int, num_classes: int) -> DatasetFacts:
-    """The facts of a dataset, from a sample of its files."""
+    """Return the facts of a dataset, computed from a sample of its files."""
     measured = list(files)
     if not measured:
         return DatasetFacts(num_images=num_images, num_classes=num_classes, num_measured=0)
@@ -84,15 +84,15 @@ def facts_of(files: Iterable[ImageFile], *, num_images: int, num_classes: int) -
 
 
 def measure_facts(splits: Iterable[RecordSet], label: str, num_measured: int = NUM_MEASURED) -> DatasetFacts:
-    """The facts of the images that some records hold.
+    """Measure the facts of the images in some records.
 
-    Reads the headers of all records, and `num_measured` images, those of a record with one read if they lie
-    close together.
+    Reads the headers of all records, and `num_measured` images. Images of one record that lie close together
+    take one read.
 
     Args:
-        splits: Records of every split, in any encoding: the first scan says as much as the whole file.
-        label: Whose classes are counted.
-        num_measured: How many files are looked at, if there are so many.
+        splits: Records of every split, in any encoding: the first scan is as informative as the whole file.
+        label: The label whose classes are counted.
+        num_measured: Maximum number of files to measure.
 
     Raises:
         PcrExpError: a record cannot be read, or is damaged.
@@ -123,7 +123,7 @@ def measure_facts(splits: Iterable[RecordSet], label: str, num_measured: int = N
 
 
 def facts_of_files(dataset: Dataset, label: str, num_measured: int = NUM_MEASURED) -> DatasetFacts:
-    """The facts of a dataset's own files, the same as those of its records. Raises OSError: one is gone."""
+    """Measure a dataset's own files, with the same result as its records. Raises OSError if one is gone."""
     samples = list(chain.from_iterable(dataset.splits.values()))
     sample = heapq.nsmallest(num_measured, samples, key=lambda image: sort_key(image.id))
     files = chain.from_iterable(_of_bytes(image.file.read_bytes()) for image in sample)
@@ -134,18 +134,18 @@ def facts_of_files(dataset: Dataset, label: str, num_measured: int = NUM_MEASURE
 def _of_bytes(encoded: bytes) -> list[ImageFile]:
     try:
         return [read_image_file(encoded)]
-    except ImageError:  # of another codec: it has other facts
+    except ImageError:  # an image of another codec, which has other facts
         return []
 
 
 def describe_dataset(name: str, facts: DatasetFacts | None) -> str:
-    """`ImageNet, ten classes, 224 px, q75`: a dataset by what its images are.
+    """Describe a dataset by its images, such as `ImageNet, ten classes, 224 px, q75`.
 
-    `about` is a median of images that differ; of sizes that differ, it is the short side's, to two figures.
+    `about` marks the median of differing values; for sizes, that of the short side to two significant digits.
 
     Args:
-        name: `dataset.name`: a name that is not one of the papers' datasets stands as it is.
-        facts: None of runs that did not measure them: then the name is all that is known.
+        name: `dataset.name`; unless it is one of the papers' datasets, it is used unchanged.
+        facts: None for runs that did not measure them; the result is then `name`.
     """
     if facts is None:
         return name
@@ -158,7 +158,7 @@ def describe_dataset(name: str, facts: DatasetFacts | None) -> str:
 
 
 def _title(name: str, facts: DatasetFacts) -> str:
-    # CelebA-HQ is square; what lies in its layout with CelebA's aligned sides, 178 to 218, is no CelebA-HQ.
+    # CelebA-HQ is square. CelebA's aligned images (178 x 218 px) come in the same layout.
     is_celeba = name == "celebahq" and facts.width_px != facts.height_px
     return "CelebA" if is_celeba else _TITLES.get(name, name)
 

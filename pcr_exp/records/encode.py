@@ -35,32 +35,32 @@ from pcr_exp.system.atomic import make_folder
 from pcr_exp.system.lock import hold
 
 NO_RAY = "none"
-"""In place of a cluster's address: this process encodes."""
+"""Used instead of a cluster's address: encode in this process."""
 _LOCK_FILE = ".encode.lock"
 Progress = Callable[[int, int], None]
-"""Told (images done, images in all)."""
+"""Called with (images done, images in all)."""
 
 
 def no_progress(num_done: int, num_in_all: int) -> None:
-    """Tell nobody."""
+    """Report nothing."""
 
 
 _Step = Callable[[int], None]
-"""Told how many more images are done."""
+"""Called with the number of images done since the last call."""
 
 
 @dataclass(frozen=True, slots=True)
 class EncodeReport:
-    """Counts of an encode. `num_bytes` is the size of all records, by encoding."""
+    """Counts of an encode. `num_bytes` is the total size of the records in bytes, by encoding."""
 
     num_images: int
     num_rejected: int
     num_records: int
     num_bytes: dict[str, int]
     num_turned: int | None
-    """Images stored without the turn that their EXIF orientation asks for; None if they were there before."""
+    """Images stored without applying their EXIF orientation; None if the records existed before."""
     num_reused: int
-    """Images taken over from other records, without transcoding."""
+    """Images copied from other records without transcoding."""
     encode_s: float
 
 
@@ -85,28 +85,28 @@ def encode_split(
 ) -> EncodeReport:
     """Write `folder/{baseline,pcr}/` and `folder/rejected.csv`; both encodings hold the same samples.
 
-    Record k holds samples k*N to (k+1)*N, less the rejected; a record that is wholly rejected is left out. An
-    encode that was stopped continues, and ends with the bytes that it would have written unstopped. Images
-    that `reuse` holds are not transcoded again; the bytes are the same.
+    Record k holds samples k*N to (k+1)*N without rejected ones; a record without samples is not written. An
+    interrupted encode resumes and produces the same bytes as an uninterrupted one. Images found in `reuse`
+    are not transcoded again; the bytes are the same.
 
-    With `on_change` "reencode", records of other files that lie there give way. With "append" and the ids
-    `known` that finished records were made of, only the other samples are encoded, as records beside those.
+    With `on_change` "reencode", existing records of other files are replaced. With "append", `known` holds
+    the ids that finished records were made from; only other samples are encoded, as additional records.
 
-    With a `ray_address` a cluster's machines make the records, to the same bytes (`ray_engine`).
+    With a `ray_address`, the machines of a cluster make the records; the bytes are the same (`ray_engine`).
 
-    `codecs` store the images of each encoding: files as they are in `baseline`, cut into scans in `pcr`.
+    `codecs` gives the codec of each encoding: `baseline` stores files unchanged, `pcr` cuts them into scans.
 
-    `fields`, name -> kind, are stored in a file beside each record, byte for byte as samples have them.
+    `fields` (name -> kind) are stored byte for byte, in a separate file for each record.
 
-    Memory holds five times a record's bytes at most, and what `num_workers` transcoders take: the images of
-    the record that is being written and of as many more, each in both encodings, and the encoding being
-    written once more.
+    Memory use is at most five times the bytes of a record, plus that of `num_workers` transcoders. It holds
+    the images of the record being written and of as many more, each in both encodings, and a second copy of
+    the encoding being written.
 
     Raises:
-        ImageError: `on_error` is "fail" and an image cannot be stored: the first by order, and why.
-        RecordError: `folder` holds records of other files, or another process is encoding there; or no image
-            is left; or there is nothing to transcode with.
-        StorageError: the disk is full or refuses.
+        ImageError: `on_error` is "fail" and an image cannot be stored; names the first one and the reason.
+        RecordError: `folder` holds records of other files, another process is encoding there, no image is
+            left, or no transcoder is installed.
+        StorageError: the disk is full or cannot be written to.
     """
     started = time.monotonic()
     tasks = [(sample, sample_bytes(sample)) for sample in samples]
@@ -138,7 +138,7 @@ def encode_split(
         make_folder(folder)
         with encode_lock(folder):
             if not writer.is_finished():
-                codecs["pcr"].check_installed()  # before any work: its error says what to install
+                codecs["pcr"].check_installed()  # fails before any work; its error names what to install
                 num_taken_before = _num_taken(reuse)
                 load = partial(
                     load_sample, max_pixels=max_pixels, reuse=reuse, codec=codecs["pcr"], fields=fields
@@ -169,19 +169,19 @@ def _num_taken(reuse: StoredImages | None) -> int:
 def _plan_append(
     tasks: list[Task], writer: SplitWriter, known: Collection[str], key_of: Callable[[list[Task]], str]
 ) -> tuple[list[Task], SplitWriter]:
-    """The tasks left to encode, and who writes them: indexes that list the old records and then the new.
+    """Return the tasks left to encode, and a writer whose indexes list the old records and then the new.
 
-    The images' key covers all images, as if they had been encoded at once; the fingerprint is another.
-    The index of `pcr` is written last: until then it tells which records were there before.
+    The images key covers all images, as if they had been encoded at once; the fingerprint differs.
+    The index of `pcr` is written last. Until then it shows which records existed before.
 
     Args:
         tasks: all images of the split.
-        writer: of an encode of all of them.
-        known: ids of those that the records were made of.
-        key_of: gives the fingerprint of an encode of some tasks.
+        writer: the writer for an encode of all of them.
+        known: ids of the images that the records were made from.
+        key_of: computes the fingerprint of an encode of some tasks.
 
     Raises:
-        RecordError: the records have other classes, fields or images than is known.
+        RecordError: the records have other classes or fields, or were not made from the `known` images.
     """
     indexes = writer.parse_indexes()
     if indexes.keys() != ENCODINGS.keys():
@@ -221,7 +221,7 @@ def _plan_append(
 
 @dataclass(frozen=True, slots=True)
 class _Encoder:
-    """Makes those records of a split that are missing."""
+    """Makes the missing records of a split."""
 
     writer: SplitWriter
     load: Load
@@ -231,7 +231,7 @@ class _Encoder:
     ray_address: str | None
 
     def run(self, tasks: list[Task], progress: Progress) -> list[RecordMarker]:
-        """The markers of all records, in order."""
+        """Make the missing records, and return the markers of all records in order."""
         num_done = 0
 
         def step(num_images: int) -> None:
@@ -265,7 +265,7 @@ class _Encoder:
         return [markers[number] for number in numbered]
 
     def _here(self, records: Mapping[int, list[Task]], step: _Step) -> Generator[RecordMarker, None, None]:
-        """Markers of the records, which this process makes one by one, from images that threads load."""
+        """Make the records one by one in this process, from images loaded by threads; yield their markers."""
         pool = ThreadPoolExecutor(self.num_workers, thread_name_prefix="encode")
         try:
             tasks = (task for record in records.values() for task in record)
@@ -282,7 +282,7 @@ class _Encoder:
             pool.shutdown(cancel_futures=True)
 
     def _on_ray(self, records: Mapping[int, list[Task]], step: _Step) -> Generator[RecordMarker, None, None]:
-        """Markers of the records, in order, which machines of a cluster make."""
+        """Make the records on the machines of a cluster; yield their markers in order."""
         make = partial(make_record, writer=self.writer, on_error=self.on_error, load=self.load)
         for number, made in make_on_ray(make, records, self.ray_address):
             if isinstance(made, ImageError):
@@ -294,7 +294,7 @@ class _Encoder:
 def _in_order(
     pool: ThreadPoolExecutor, load: Load, tasks: Iterable[Task], ahead: int
 ) -> Iterator[StoredImage | ImageError]:
-    """Outcomes in the order of the tasks, `ahead` of them at most waiting or at work."""
+    """Yield outcomes in the order of the tasks, with at most `ahead` tasks queued or running."""
     remaining = iter(tasks)
     pending: deque[Future[StoredImage | ImageError]] = deque(
         pool.submit(load, *task) for task in islice(remaining, ahead)
@@ -307,7 +307,7 @@ def _in_order(
 
 @contextmanager
 def encode_lock(folder: Path) -> Iterator[None]:
-    """Let this process alone encode into a folder.
+    """Hold the lock that allows only this process to encode into a folder.
 
     Raises:
         RecordError: another process is encoding there.

@@ -1,4 +1,4 @@
-"""Kinds of fields: the value that a field's bytes stand for. The bytes are stored as they were given."""
+"""Parse a field's bytes according to its kind. Records store the bytes unchanged."""
 
 from __future__ import annotations
 
@@ -17,37 +17,37 @@ from PIL import Image
 from pcr_exp.records.strict_json import UnfitError, parse_json
 
 GEOMETRIC = ("boxes", "mask")
-"""Kinds that a crop of the image changes."""
+"""Kinds whose values change when the image is cropped."""
 STACKED = ("array", "mask")
-"""Kinds that a batch has as one tensor; it has lists of the others."""
+"""Kinds that are stacked into one tensor per batch; the others become lists."""
 _MASK_MODES = {"1": np.uint8, "L": np.uint8, "P": np.uint8, "I": np.int32, "I;16": np.int32}
-"""Pillow's names of PNG files with one number per pixel, and what holds it."""
+"""Pillow modes of PNG files with one number per pixel -> dtype of the mask."""
 _MAX_JSON_BYTES = 2**28
 _MAX_NUMBER = 2**31
 
 
 class Boxes(NamedTuple):
-    """K boxes of an image."""
+    """K bounding boxes of an image."""
 
     corners: npt.NDArray[np.float32]
     """[K, 4]: left, top, right, bottom in px."""
     labels: npt.NDArray[np.int64]
-    """[K] their classes; 0 where they have none."""
+    """[K] class numbers; 0 if the boxes have no class."""
 
 
 def parse_field(kind: str, data: bytes, size_px: tuple[int, int] | None) -> Any:
-    """The value of a field.
+    """Parse the value of a field.
 
     Args:
         kind: One of `FIELD_KINDS`.
-        data: Its bytes.
-        size_px: Width and height of the image; None: not known, and a mask's is not compared with it.
+        data: The field's bytes.
+        size_px: Width and height of the image; if None, the size of a mask is not checked.
 
     Returns:
-        A mask as uint8 or int32 [H, W]; `Boxes`; a text; JSON as Python has it; an array.
+        By kind: a uint8 or int32 [H, W] mask, `Boxes`, a string, parsed JSON, or a NumPy array.
 
     Raises:
-        UnfitError: it is no such thing; the message says why.
+        UnfitError: the kind is unknown or the bytes are invalid for it; the message gives the reason.
     """
     parse = _PARSERS.get(kind)
     if parse is None:
@@ -112,7 +112,7 @@ def _json(data: bytes, _: tuple[int, int] | None) -> Any:
 
 
 def _array(data: bytes, _: tuple[int, int] | None) -> npt.NDArray[Any]:
-    """By the header of a .npy file: nothing is unpickled, and nothing laid out that is not there."""
+    """Parse a .npy file without unpickling, and without allocating more than it contains."""
     file = io.BytesIO(data)
     try:
         version = np.lib.format.read_magic(file)

@@ -1,8 +1,8 @@
-"""Fields: bytes that travel with a sample beside its image, in a file beside each record.
+"""Fields: data stored with each sample's image, such as masks, in a separate file for each record.
 
-The file is laid out as a record is, with a field in place of each group. So one field of all samples is one
-range read, and everything that reads and verifies groups does so with fields: `field_records` is a record
-set whose group g is the g-th field by name.
+The file has the layout of a record, with a field in place of each group. One field of all samples is
+therefore one range read, and the code that reads and verifies groups also serves fields: `field_records`
+returns a record set whose group g is the g-th field by name.
 """
 
 from __future__ import annotations
@@ -24,43 +24,43 @@ from pcr_exp.records.strict_json import UnfitError
 
 
 def field_records(records: RecordSet) -> RecordSet:
-    """The files of fields beside records, which must have some, as a record set of as many groups."""
+    """Return the field files of records as a record set, one group per field. Records must have fields."""
     kinds = records.index.fields
     entries = []
     for number in range(len(records.index.records)):
         entry = records.stored(number)
-        assert entry.fields is not None  # `parse_index` has seen to it
+        assert entry.fields is not None  # ensured by `parse_index`
         entries.append(replace(entry.fields, fingerprint=entry.fingerprint))
     index = replace(records.index, records=entries, num_groups=len(kinds), scans=fields_id(kinds), fields={})
     return RecordSet(records.storage, records.folder, index=index, codec=WHOLE)
 
 
 def fields_id(kinds: Mapping[str, str]) -> str:
-    """The `scans` in the header of a file of fields: names and kinds of the fields, in order."""
+    """Return the `scans` of a field file's header: names and kinds of the fields, in order of names."""
     return "fields" + "".join(f"-{name}.{kinds[name]}" for name in sorted(kinds))
 
 
 FILE_SUFFIXES = defaultdict(
     lambda: ".bin", array=".npy", boxes=".json", json=".json", mask=".png", text=".txt"
 )
-"""By kind, of a file that holds a field."""
+"""Kind -> suffix of a file that holds a field of this kind."""
 
 
 class Beside(NamedTuple):
-    """The result of one read."""
+    """The result of reading fields of a record."""
 
     samples: list[dict[str, Buffer]]
-    """The fields of each of a record's samples, by name."""
+    """Fields by name, for each sample of the record."""
     num_bytes: int
     ids: list[str] | None
-    """Ids of the samples, where they were read too."""
+    """Ids of the samples; None if the header was not read."""
 
 
 class RecordFields:
-    """Some fields of a record set. Thread safe."""
+    """Reader of some fields of a record set. Thread safe."""
 
     def __init__(self, records: RecordSet, names: Sequence[str]) -> None:
-        """Raises ConfigError unless the records have every one of these fields."""
+        """Select fields by name; raises ConfigError if the records lack one of them."""
         self._of = records
         index = records.index
         kinds = index.fields
@@ -72,28 +72,28 @@ class RecordFields:
                     f"field {name!r}, but {have}. Prepare them with records.fields=[{name}]."
                 )
         self.kinds = {name: kinds[name] for name in names}
-        """By name."""
+        """Field name -> kind."""
         order = sorted(kinds)
         self._groups = {name: 1 + order.index(name) for name in names}
         self._byte_ranges = _neighbours(self._groups.values())
         self.records = field_records(records)
-        """Their files, as a record set."""
+        """The field files, as a record set."""
         self._single = SingleImages(self.records)
 
     def __reduce__(self) -> tuple[type[RecordFields], tuple[RecordSet, list[str]]]:
         return RecordFields, (self._of, list(self.kinds))
 
     def num_bytes(self, record: int) -> int:
-        """Bytes of these fields of a record's samples."""
+        """Number of bytes that `read` reads for a record."""
         index = self.records.index
         starts = (index.prefix_bytes(record, first - 1) if first > 1 else 0 for first, _ in self._byte_ranges)
         return sum(index.prefix_bytes(record, last) for _, last in self._byte_ranges) - sum(starts)
 
     def read(self, record: int) -> Beside:
-        """The fields of all samples of a record: a range read for fields that lie together, verified.
+        """Read and verify fields of all samples of a record, by one range read per run of adjacent fields.
 
         Raises:
-            RecordError: the file is cut short, damaged, or not the index's.
+            RecordError: the file is cut short, damaged, or of another index.
             StorageError: the storage could not deliver.
         """
         found: dict[int, Sequence[Buffer]] = {}
@@ -113,10 +113,10 @@ class RecordFields:
         return Beside(self._by_sample(found), num_bytes, ids)
 
     def read_damaged(self, record: int) -> tuple[Beside, set[int]]:
-        """As `read`, for fields that it refused, and the samples with a damaged field.
+        """Read fields that `read` rejected, and also return the indices of samples with a damaged field.
 
         Raises:
-            RecordError: more than single fields is damaged.
+            RecordError: the file is cut short, or its header or a table is damaged.
             StorageError: the storage could not deliver.
         """
         last = max(self._groups.values())
@@ -125,7 +125,7 @@ class RecordFields:
         return Beside(self._by_sample(found), prefix.num_bytes, prefix.ids), damaged
 
     def read_several(self, record: int, numbers: Sequence[int]) -> list[dict[str, Buffer]]:
-        """The fields of these samples of a record: small reads, each verified by itself. Raises as `read`."""
+        """Read the fields of some samples by small reads, each verified separately. Raises as `read` does."""
         return [
             {name: self._single.read_piece(record, i, group) for name, group in self._groups.items()}
             for i in numbers
@@ -137,15 +137,15 @@ class RecordFields:
 
 
 def load_fields(sample: Sample, kinds: Mapping[str, str], original: bytes) -> dict[str, bytes]:
-    """The bytes of a sample's fields, each checked to be of its kind.
+    """Load the bytes of a sample's fields, and check that each is valid for its kind.
 
     Args:
-        sample: Says where they lie.
-        kinds: Of each field, by name.
-        original: The image's file: a mask must have its size.
+        sample: Provides the fields, as files or bytes.
+        kinds: Field name -> kind.
+        original: Contents of the image file; a mask must have the image's size.
 
     Raises:
-        ImageError: one cannot be read, or is no such field; the message says which, and why.
+        ImageError: a field cannot be read or is invalid; the message names the field and the reason.
     """
     size_px = _size_px(original)
     found = {}
@@ -163,7 +163,7 @@ def load_fields(sample: Sample, kinds: Mapping[str, str], original: bytes) -> di
 
 
 def field_value(kind: str, data: Buffer, size_px: tuple[int, int] | None, name: str) -> object:
-    """As `parse_field`, of stored bytes; `name` says which field of what. Raises RecordError."""
+    """Parse stored bytes as `parse_field` does. Raises RecordError, which calls the field `name`."""
     try:
         return parse_field(kind, bytes(data), size_px)
     except UnfitError as error:
@@ -173,13 +173,13 @@ def field_value(kind: str, data: Buffer, size_px: tuple[int, int] | None, name: 
 def _size_px(original: bytes) -> tuple[int, int] | None:
     try:
         frame = read_frame(original)
-    except ImageError:  # of another codec
+    except ImageError:  # an image of another codec
         return None
     return frame.width_px, frame.height_px
 
 
 def _neighbours(groups: Iterable[int]) -> list[tuple[int, int]]:
-    """(first, last) of every run of neighbouring numbers."""
+    """Return (first, last) of every run of consecutive numbers."""
     runs: list[tuple[int, int]] = []
     for group in sorted(set(groups)):
         if runs and runs[-1][1] == group - 1:

@@ -1,4 +1,4 @@
-"""A name for what records are made from."""
+"""Keys that identify what records are made from."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pcr_exp.records.index import RecordIndex
 
 
 def file_size(path: Path) -> int | None:
-    """Bytes in a file; None if it cannot be looked at (reading it will say why)."""
+    """Size of a file in bytes; None if it is not accessible (reading it later reports the reason)."""
     try:
         return path.stat().st_size
     except OSError:
@@ -23,17 +23,17 @@ def file_size(path: Path) -> int | None:
 
 
 def sample_bytes(sample: Sample) -> int | None:
-    """Bytes of an image as a file of its own; None if its file cannot be looked at."""
+    """Size of an image as a file of its own, in bytes; None if its file is not accessible."""
     return file_size(sample.path) if sample.packed is None else sample.packed.num_bytes
 
 
 def content_key(data: bytes) -> str:
-    """16 hex digits of bytes."""
+    """First 16 hex digits of the SHA-256 of some bytes."""
     return hashlib.sha256(data).hexdigest()[:16]
 
 
 def _beside(sample: Sample) -> dict[str, int | str | None]:
-    """By name what a sample's fields are: the bytes of a file, or a key of what was given."""
+    """Field name -> file size in bytes, or the content key of a field that is given as bytes."""
     return {
         name: file_size(source) if isinstance(source, Path) else content_key(source)
         for name, source in sample.fields.items()
@@ -41,9 +41,9 @@ def _beside(sample: Sample) -> dict[str, int | str | None]:
 
 
 def images_key(samples: Sequence[tuple[Sample, int | None]]) -> str:
-    """16 hex digits of what the images are: ids, labels and file sizes, in no order and at no place.
+    """Return 16 hex digits that identify images by ids, labels and file sizes, not by order or location.
 
-    `samples` are pairs with the size of each file.
+    `samples` pairs each sample with its file size in bytes.
     """
     rows = sorted(
         json.dumps([sample.id, sample.labels, size], sort_keys=True, separators=(",", ":"))
@@ -53,12 +53,12 @@ def images_key(samples: Sequence[tuple[Sample, int | None]]) -> str:
 
 
 def joint_images_key(indexes: Mapping[str, RecordIndex]) -> str:
-    """16 hex digits of what the images of all splits are, from the indexes of their records by split."""
+    """Return 16 hex digits that identify the images of all splits; `indexes` are by split."""
     return _joint({split: index.images for split, index in indexes.items()})
 
 
 def dataset_images_key(dataset: Dataset) -> str:
-    """As `joint_images_key`, of images that no records were made of."""
+    """Return the same key as `joint_images_key`, computed from a dataset's files instead of records."""
     return _joint(
         {
             split: images_key([(sample, sample_bytes(sample)) for sample in samples])
@@ -81,16 +81,16 @@ def fingerprint(
     scans: Mapping[str, str] = SCANS,
     fields: Mapping[str, str] | None = None,
 ) -> str:
-    """16 hex digits of everything that decides which bytes an encode writes, short of the pixels themselves.
+    """Return 16 hex digits that identify everything that determines an encode's bytes, except the pixels.
 
-    `samples` are pairs with the size of each file; `scans` names the codec of each encoding, `fields`
-    the kind of each field that the samples have.
-    File sizes stand in for the contents: reading every image to find an encode done would take as long as it.
+    `samples` pairs each sample with its file size in bytes. `scans` names the codec of each encoding, and
+    `fields` the kind of each field of the samples.
+    File sizes stand in for contents: reading every image would take as long as encoding again.
     """
     digest = hashlib.sha256()
     settings: list[Any] = [VERSION, dict(scans), dataset, split, images_per_record, classes]
     rows: Iterable[list[Any]] = ([sample.id, sample.labels, size] for sample, size in samples)
-    if fields:  # encodes without them are called what they were
+    if fields:  # fingerprints without fields stay as in earlier versions
         settings.append(dict(fields))
         rows = ([sample.id, sample.labels, size, _beside(sample)] for sample, size in samples)
     for item in (settings, *rows):

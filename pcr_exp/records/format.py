@@ -1,33 +1,33 @@
-"""One record and its bytes: this page is all that a reader in another language needs, beside `index.py`'s.
+"""Byte layout of a record. With that of `index.py`, this page is all that another reader needs.
 
     magic (8) | format version u32 | header length u32 | header checksum u64 | header JSON
     group 1:  lengths, N x u32 | checksums of the pieces, N x u64 | checksum of the group u64 | N pieces
     group 2:  ...
     group G
 
-Numbers are little-endian, without gaps between them. N samples and G groups; piece i of group g is what scan
-group g adds to sample i, and may be empty. Of `pcr` records the pieces of groups 1 to g and the two bytes FF
-D9 are a JPEG file of sample i; `baseline` records have one group, whose pieces are whole files. Checksums are
-xxh3_64: the header's of all header bytes but itself, a piece's of the piece, a group's of its lengths, its
-pieces' checksums and its pieces. So groups 1 to g, one read from offset 0, are verified by one checksum a
-group; and one sample's piece is found by the lengths before it and verified by its own.
+Numbers are little-endian without padding. There are N samples and G groups. Piece i of group g is what scan
+group g adds to sample i, and may be empty. In `pcr` records, the pieces of groups 1 to g followed by the two
+bytes FF D9 are a JPEG file of sample i. `baseline` records have one group, whose pieces are whole files.
+Checksums are xxh3_64. The header checksum covers all header bytes but itself, a piece checksum the piece, and
+a group checksum the group's lengths, piece checksums and pieces. Groups 1 to g are one read from offset 0,
+verified by one checksum per group. A piece is located by the lengths before it and verified by its checksum.
 
-Where things are: the index states where the header ends (`header_bytes`) and every group (`group_ends`), both
-counted from the start of the file. Before the N pieces of a group stand 12 N + 8 bytes.
+The index states where the header (`header_bytes`) and every group (`group_ends`) end, counted from the start
+of the file. A group has 12 N + 8 bytes before its N pieces.
 
-The header is a JSON object in UTF-8: `dataset`, `split`, `encoding` (`pcr`, `baseline`), `images` (key of
-what the images are), `fingerprint` (key of these records), `scans` (id of the script that cut the images
+The header is a JSON object in UTF-8: `dataset`, `split`, `encoding` (`pcr`, `baseline`), `images` (key that
+identifies the images), `fingerprint` (key of these records), `scans` (id of the script that cut the images
 into scans: `libjpeg-default`, `none`, or `jpeg` and for each scan `_` with its components and Ss, Se, Ah and
-Al of ITU-T T.81: `jpeg_012.0.0.0.0_0.1.9.0.0_...`), `num_groups`, `num_samples`, `ids` (N texts), `labels`
+Al of ITU-T T.81: `jpeg_012.0.0.0.0_0.1.9.0.0_...`), `num_groups`, `num_samples`, `ids` (N strings), `labels`
 (by name, N class indexes) and `minor`.
 
-What a version promises
-  * `version` is one number for records and their index. It rises when a reader of the one before could not
-    read the new bytes rightly; then that reader refuses them by name, before it reads anything else.
-  * `minor` rises when header or index gain a field that readers may do without. A reader skips fields that it
-    does not know if `minor` is above its own, and else takes them for damage.
-  * This program writes the newest version, and reads every version since 0.2.0, the first release: for each
-    there is a test with bytes of its own making. Version 1, which no release wrote, is refused.
+Versions and compatibility
+  * `version` applies to records and their index. It rises when older readers could not read the new bytes
+    correctly. They then reject the version before they read anything else.
+  * `minor` rises when header or index gain a field that readers may ignore. A reader skips unknown fields if
+    `minor` is above its own, and otherwise treats them as damage.
+  * This program writes the newest version and reads every version since 0.2.0, the first release. Each has a
+    test with bytes that it wrote. Version 1, which no release wrote, is rejected.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ from pcr_exp.records.groups import REMEDY, checksum, pack_group
 from pcr_exp.records.strict_json import Check, UnfitError, parse_json
 
 MAGIC = b"\x89PCR\r\n\x1a\n"
-"""As in PNG: the high bit and the line ends show a file that was mangled as text."""
+"""As in PNG, the high bit and the line ends reveal a file that was mangled as text."""
 VERSION = 2
 MINOR = 0
 MAX_SAMPLES = 2**20
-"""Samples in a record. This and the next are so large that they are no limits: a number above is damage."""
+"""Maximum samples in a record. This and the next limit are far above real use: a higher number is damage."""
 MAX_GROUPS = 64
 MAX_HEADER_BYTES = 2**28
 
@@ -75,7 +75,7 @@ _CONTENTS: dict[str, Check] = {
     "labels": check.mapping_of(check.wholes(0, 2**31)),
 }
 _HEADER = {later: check.fields(WHAT_THEY_ARE | _CONTENTS, more=later) for later in (False, True)}
-"""By whether fields may be there that this program does not know."""
+"""The check of a header, by whether unknown fields are allowed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +90,9 @@ class RecordHeader:
     ids: list[str]
     labels: dict[str, list[int]]
     images: str = ""
-    """Key of the split's images: what the images are, wherever and however they are stored."""
+    """Key that identifies the split's images, wherever and however they are stored."""
     scans: str = "none"
-    """Id of the script that cut them into scans: as in `config.records.SCANS`."""
+    """Id of the script that cut the images into scans, as in `config.records.SCANS`."""
 
     @property
     def num_samples(self) -> int:
@@ -133,23 +133,23 @@ def pack_record(header: RecordHeader, samples: Sequence[Sequence[bytes]]) -> Pac
 
 
 def preamble(num_bytes: int) -> bytes:
-    """Magic, version and header length of a record whose header's JSON has so many bytes."""
+    """Magic, version and header length of a record whose header JSON has `num_bytes` bytes."""
     return _PREAMBLE.pack(MAGIC, VERSION, num_bytes)
 
 
 def checksum_matches(data: bytes) -> bool:
-    """Whether a header, all of it and no more, is what its checksum says."""
+    """Return whether the checksum of a header matches; `data` must be exactly the header."""
     (stated,) = _CHECKSUM.unpack_from(data, _PREAMBLE.size)
     return bool(stated == checksum(data[: _PREAMBLE.size], memoryview(data)[HEADER_START:]))
 
 
 def stated_header_bytes(start: bytes) -> int:
-    """Where a record's header ends, as its first `HEADER_START` bytes say; all of them if there are fewer."""
+    """Return the header's end as stated in a record's first `HEADER_START` bytes; `len(start)` if fewer."""
     return HEADER_START + _PREAMBLE.unpack_from(start)[2] if len(start) == HEADER_START else len(start)
 
 
 def unpack_header(data: bytes, where: str) -> tuple[RecordHeader, int]:
-    """The header of a record or prefix, and the offset at which group 1 begins.
+    """Parse and verify the header of a record or prefix; also return the offset at which group 1 begins.
 
     Raises:
         RecordError: not a record, of another format version, cut short or damaged; the message names `where`.
@@ -194,6 +194,6 @@ def _build(encoded: bytes) -> RecordHeader:
 
 
 def is_later(content: dict[str, Any], known: int = MINOR) -> bool:
-    """Whether fields may be there that this program does not know: `minor` is above the one it knows."""
+    """Return whether unknown fields are allowed, because `minor` is above the `known` one."""
     minor = content.get("minor")
     return type(minor) is int and minor > known

@@ -1,4 +1,4 @@
-"""A record's groups: the pieces that each adds to N samples, and what a read of some brings. See `format`."""
+"""Scan groups of a record: packing, verification, and the result of reading them. See `format`."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ REMEDY = "Copy the file again from where it was made, or delete the records' fol
 
 
 class Table(NamedTuple):
-    """Where a group's N pieces are, and what they must match."""
+    """Offsets and checksums of a group's N pieces."""
 
     bounds: npt.NDArray[np.int64]
     """[N + 1] offsets in the file."""
     checksums: npt.NDArray[np.uint64]
-    """[N]"""
+    """[N] xxh3_64 of each piece."""
 
 
 def checksum(*parts: bytes | memoryview) -> int:
-    """xxh3_64 of the parts, one after the other."""
+    """xxh3_64 of the concatenated parts."""
     digest = xxhash.xxh3_64()
     for part in parts:
         digest.update(part)
@@ -40,10 +40,10 @@ def checksum(*parts: bytes | memoryview) -> int:
 
 
 def pack_group(pieces: Sequence[bytes]) -> list[bytes]:
-    """A group's bytes, in order.
+    """Return the bytes of a group as chunks, in file order.
 
     Raises:
-        RecordError: a piece is longer than a length can say.
+        RecordError: a piece is longer than `MAX_PIECE_BYTES`.
     """
     longest = max(map(len, pieces), default=0)
     if longest > MAX_PIECE_BYTES:
@@ -59,19 +59,19 @@ def pack_group(pieces: Sequence[bytes]) -> list[bytes]:
 
 
 def table_bytes(num_samples: int) -> int:
-    """Bytes of a group that stand before its pieces."""
+    """Number of bytes before a group's pieces: their lengths and checksums, and the group's checksum."""
     return num_samples * (_LENGTH.itemsize + _PIECE_CHECKSUM.itemsize) + _CHECKSUM.size
 
 
 def unpack_group(
     data: bytes, start: int, end: int, num_samples: int, where: str, damaged: set[int] | None = None
 ) -> list[int]:
-    """Verify the group in `data[start:end]`; the N + 1 offsets in `data` that bound its pieces.
+    """Verify the group in `data[start:end]` and return the N + 1 offsets in `data` that bound its pieces.
 
-    With `damaged`, the numbers of damaged pieces are added to it, and not refused.
+    With `damaged`, the indices of damaged pieces are added to that set instead of raising an error.
 
     Raises:
-        RecordError: lengths, checksum or pieces do not agree; the message names `where`.
+        RecordError: lengths, checksum and pieces do not agree; the message names `where`.
     """
     pieces_start = start + table_bytes(num_samples)
     if not 0 <= start <= pieces_start <= end <= len(data):
@@ -96,12 +96,12 @@ def unpack_group(
 
 
 def unpack_table(table: bytes, start: int, end: int, num_samples: int, where: str) -> Table:
-    """The table of the group at the bytes `start` to `end` of its file, from what stands before its pieces.
+    """Parse the table before the pieces of the group at bytes `start` to `end` of its file.
 
-    It is not verified by itself: pieces are found by it and then match its checksums, or do not.
+    The table itself is not verified. If it is damaged, the pieces located by it fail its checksums.
 
     Raises:
-        RecordError: the file is cut short there, or lengths and place disagree; the message names `where`.
+        RecordError: the table is cut short, or its lengths do not add up to `end`; the message names `where`.
     """
     wanted = table_bytes(num_samples)
     if len(table) != wanted:
@@ -112,7 +112,7 @@ def unpack_table(table: bytes, start: int, end: int, num_samples: int, where: st
 
 
 def _few(table: memoryview, num_samples: int, pieces_start: int) -> list[int]:
-    """As `_bounds`, of so few pieces that an array would take longer to be made than to be used."""
+    """Return the same as `_bounds`; faster for few pieces, where creating an array dominates."""
     return list(accumulate(struct.unpack_from(f"<{num_samples}I", table), initial=pieces_start))
 
 
@@ -129,7 +129,7 @@ def _piece_checksums(table: bytes | memoryview, num_samples: int) -> npt.NDArray
 
 
 def _damaged_pieces(view: memoryview, table: memoryview, bounds: list[int]) -> Iterator[int]:
-    """The numbers of the pieces that do not match their checksums."""
+    """Yield the indices of the pieces that do not match their checksums."""
     stated = _piece_checksums(table, len(bounds) - 1).tolist()
     for i, (start, end) in enumerate(pairwise(bounds)):
         if xxhash.xxh3_64_intdigest(view[start:end]) != stated[i]:
@@ -142,7 +142,7 @@ def _require_end(found: int, end: int, where: str) -> None:
 
 
 def check_length(data: bytes, num_bytes: int, after: int, group: int, where: str) -> None:
-    """Raise RecordError unless as many bytes came as the groups `after` + 1 to `group` take."""
+    """Raise RecordError unless `data` has `num_bytes` bytes, the size of groups `after` + 1 to `group`."""
     if len(data) != num_bytes:
         raise RecordError(
             f"{where} is cut short: groups {after + 1} to {group} take {num_bytes} bytes, {len(data)} are "
@@ -151,7 +151,7 @@ def check_length(data: bytes, num_bytes: int, after: int, group: int, where: str
 
 
 class ByteRange(NamedTuple):
-    """Bytes of one read, and for every group in them the N + 1 offsets in them that bound its pieces."""
+    """Bytes of one read and, for every group in it, the N + 1 offsets in `data` that bound its pieces."""
 
     data: bytes
     bounds: list[list[int]]
@@ -159,12 +159,12 @@ class ByteRange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Extension:
-    """The groups `after` + 1 to `group` of a record, which continue a prefix of `after` groups."""
+    """Groups `after` + 1 to `group` of a record, which continue a prefix of `after` groups."""
 
     after: int
     group: int
     num_bytes: int
-    """Bytes that were read for it."""
+    """Number of bytes read for the extension."""
     byte_range: ByteRange
 
 
@@ -176,21 +176,21 @@ class RecordPrefix:
     labels: dict[str, npt.NDArray[np.int64]]
     group: int
     num_bytes: int
-    """Bytes that were read for it."""
+    """Number of bytes read for the prefix."""
     _byte_ranges: tuple[ByteRange, ...]
     _codec: ImageCodec
     replaced: Mapping[int, int] = field(default_factory=dict)
-    """By number, samples that are damaged, and which sample of the record stands in for each."""
+    """Index of each damaged sample -> index of the sample that replaces it."""
     fields: Sequence[Mapping[str, Buffer]] = ()
-    """The fields of every sample, by name; empty if none were asked for."""
+    """Each sample's fields, by name; empty if none were requested."""
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def parts(self, i: int, group: int | None = None) -> Sequence[Buffer]:
-        """Buffers that, laid end to end, are sample i as a file: views of what was read, nothing is copied.
+        """Return buffers that concatenate to sample i as a file; they are views of the bytes read, no copies.
 
-        With `group`, only the pieces up to that one: what a shorter prefix of the record would have given.
+        With `group`, only the pieces up to that group are used, as if a shorter prefix had been read.
         """
         if not 0 <= i < len(self.ids):
             raise IndexError(f"sample {i} of a record of {len(self.ids)}")
@@ -204,24 +204,24 @@ class RecordPrefix:
         return self._codec.join(pieces[:group])
 
     def beside(self, i: int) -> Mapping[str, Buffer]:
-        """The fields of sample i; a damaged sample has those of its replacement."""
+        """Return the fields of sample i; a damaged sample has those of its replacement."""
         return self.fields[self.replaced.get(i, i)] if self.fields else {}
 
     def encoded(self, i: int, group: int | None = None) -> bytes:
-        """Sample i as a file, of the groups read or of fewer; a baseline as it was."""
+        """Return sample i as a file, with all groups read or up to `group`; a baseline as the original."""
         return b"".join(self.parts(i, group))
 
     def bounds(self, group: int) -> npt.NDArray[np.int64]:
-        """[N + 1] offsets in the file that bound the pieces of a group that was read from its start on."""
+        """[N + 1] offsets in the file that bound the pieces of a group of the first read (from offset 0)."""
         return np.array(self._byte_ranges[0].bounds[group - 1], dtype=np.int64)
 
     def piece(self, i: int, group: int) -> memoryview:
-        """The piece that one such group adds to sample i."""
+        """Return the piece that a group of the first read adds to sample i."""
         first, bounds = self._byte_ranges[0].data, self._byte_ranges[0].bounds[group - 1]
         return memoryview(first)[bounds[i] : bounds[i + 1]]
 
     def extended(self, more: Extension) -> RecordPrefix:
-        """The samples at the fidelity of more groups. Shares memory with this prefix, which stays as it is.
+        """Return the samples with the groups of `more` added. Shares memory with this prefix, left unchanged.
 
         Raises:
             ValueError: `more` does not begin where this prefix ends.

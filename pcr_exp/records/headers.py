@@ -1,8 +1,8 @@
-"""Headers of records: whether what came is the record that an index means, and those that are known.
+"""Parse record headers, check them against the index, and cache them.
 
-All headers that one encode wrote have the same JSON but for the ids, the labels and the number of samples.
-After the first of them was read and checked field by field, the others are compared with it byte by byte, and
-only those three are parsed and checked. Whatever does not fit is read in full, which says what is wrong.
+The headers that one encode wrote differ only in ids, labels and the number of samples. The first header is
+parsed and checked field by field. Later ones are compared with it byte by byte, and only those three fields
+are parsed and checked. A header that does not match is parsed in full, so that errors name the fault.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from pcr_exp.records.strict_json import UnfitError, parse_json
 
 
 def check_header(header: RecordHeader, end: int, index: RecordIndex, entry: RecordEntry, where: str) -> None:
-    """Compare a header, which ends at byte `end`, with an index's entry.
+    """Check a header, which ends at byte `end`, against its entry in the index.
 
     Raises:
-        RecordError: it is another record's, or its labels are classes that the index does not have.
+        RecordError: the header is another record's, or a label is a class that the index does not have.
     """
     pairs = {
         "dataset": (header.dataset, index.dataset),
@@ -55,7 +55,7 @@ _KEPT_BYTES = 2**22
 
 
 class _Frame(NamedTuple):
-    """A header's bytes without ids, labels and the number of samples, which it has in that order."""
+    """The constant bytes of a header around its ids, labels and number of samples, in that order."""
 
     header: RecordHeader
     before: bytes
@@ -65,22 +65,22 @@ class _Frame(NamedTuple):
 
 
 class KnownHeaders:
-    """The headers of the records of an index. Thread safe."""
+    """Cache of the headers of an index's records. Thread safe."""
 
     def __init__(self, index: RecordIndex) -> None:
         self._index = index
-        # Headers take most of the time of small reads: bytes that were verified once are known.
+        # Headers take most of the time of small reads, so those verified once are cached.
         self._kept: dict[str, tuple[bytes, RecordHeader, int]] = {}
         self._room = _KEPT_BYTES
         self._frames: dict[str, _Frame] = {}
-        """By fingerprint: records that were added have one of their own."""
+        """Fingerprint -> frame. Records that were appended have a fingerprint of their own."""
         self._labels = {name: len(classes) for name, classes in index.classes.items()}
 
     def unpack(self, data: bytes, entry: RecordEntry, where: str) -> tuple[RecordHeader, int]:
-        """The header that the bytes begin with, and where it ends.
+        """Return the header at the start of `data`, and the offset at which it ends.
 
         Raises:
-            RecordError: it is damaged, or another record's than the index means.
+            RecordError: the header is damaged, or belongs to another record than `entry`.
         """
         known = self._kept.get(entry.file)
         if known is not None and known[0] == data:
@@ -99,7 +99,7 @@ class KnownHeaders:
         return header, end
 
     def _in_frame(self, frame: _Frame, data: bytes, entry: RecordEntry) -> RecordHeader | None:
-        """The header that these bytes are, all of them; None where they do not fit into the frame."""
+        """Return the header if `data` is exactly one header that fits the frame; else None."""
         ids_start, labels_end = layout.HEADER_START + len(frame.before), len(data) - len(frame.after)
         ids_end = data.find(frame.between, ids_start)
         count_start = data.rfind(frame.counted, 0, labels_end)
@@ -144,7 +144,7 @@ class KnownHeaders:
 def _frame_of(header: RecordHeader) -> _Frame:
     content = asdict(header) | {"ids": [], "labels": {}, "num_samples": 0, "minor": layout.MINOR}
     encoded = json.dumps(content, separators=(",", ":"), sort_keys=True).encode()
-    # No text can hold these: quotation marks in texts are escaped.
+    # No string can contain these, because quotation marks in strings are escaped.
     before, rest = encoded.split(b'"ids":[]', 1)
     between, rest = rest.split(b'"labels":{}', 1)
     counted, after = rest.split(b'"num_samples":0', 1)
@@ -152,10 +152,10 @@ def _frame_of(header: RecordHeader) -> _Frame:
 
 
 def _texts(data: bytes) -> list[str]:
-    """A JSON list of texts; quickly where none has anything escaped.
+    """Parse a JSON list of strings, with a fast path for strings without escapes.
 
     Raises:
-        UnfitError: it is something else.
+        UnfitError: the data is not a list of strings.
     """
     if len(data) >= 4 and data.startswith(b'["') and data.endswith(b'"]') and b"\\" not in data:
         plain = data[2:-2].decode(errors="replace")

@@ -1,14 +1,14 @@
-"""`index.json`: what a split in one encoding holds, and how many bytes of each record hold which groups.
+"""`index.json`: the contents of a split in one encoding, and where the groups of each record end.
 
     {"format": "pcr-exp records", "version": 2, "checksum": ..., "minor": 0,
      "dataset", "split", "encoding", "images", "fingerprint", "scans": as in the records' headers,
      "num_groups": G, "classes": {label: [class names]},
      "records": [{"file", "num_samples", "header_bytes", "group_ends": [G offsets]}, ...]}
 
-The checksum is xxh3_64, in hexadecimal, of the JSON of all but format, version and itself: keys sorted, no
-white space, ASCII. Records may be none: of a split without images. An entry may have a `fingerprint` of its
-own, if it was made by another encode than its index. With `minor` 1 there are `fields` besides, in
-the index and in every entry. Versions, and what they promise: see `format`.
+The checksum is the xxh3_64, in hexadecimal, of the JSON of everything except format, version and checksum:
+keys sorted, no white space, ASCII. A split without images has no records. An entry has its own `fingerprint`
+if it was made by another encode than its index. With `minor` 1, the index and every entry also have `fields`.
+For versions and compatibility, see `format`.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ class RecordEntry:
     header_bytes: int
     """The offset at which the header ends."""
     fingerprint: str | None = None
-    """That of the encode that made it, if it is not the index's."""
+    """Fingerprint of the encode that made the record, if it differs from the index's."""
     fields: RecordEntry | None = None
-    """The file of fields beside it, if the index has fields: its group g is the g-th of these by name."""
+    """The record's file of fields, if the index has fields; its group g is the g-th field by name."""
 
     @property
     def files(self) -> tuple[RecordEntry, ...]:
@@ -54,7 +54,7 @@ class RecordEntry:
 
 
 def row_type(file_bytes: int, num_groups: int, fingerprint_bytes: int) -> np.dtype[Any]:
-    """A row of `index.table`: file names of `file_bytes`, and so on."""
+    """Return the dtype of a row of `index.table`, with strings of these sizes in bytes."""
     return np.dtype(
         [
             ("file", f"S{file_bytes}"),
@@ -67,12 +67,12 @@ def row_type(file_bytes: int, num_groups: int, fingerprint_bytes: int) -> np.dty
 
 
 class EntryTable(Sequence[RecordEntry]):
-    """The entries of an index that lie in rows; each is made when it is asked for."""
+    """The entries of an index, stored as table rows; each entry is created on access."""
 
     def __init__(self, rows: npt.NDArray[Any]) -> None:
-        """`rows` is [number of records], of `row_type`."""
+        """`rows` has shape [number of records] and the dtype `row_type`."""
         self.rows = rows
-        # One read of a record looks at its entry several times.
+        # One read of a record accesses its entry several times.
         self._entry = lru_cache(maxsize=1024)(self._make)
 
     def __reduce__(self) -> tuple[type[EntryTable], tuple[npt.NDArray[Any]]]:
@@ -86,11 +86,11 @@ class EntryTable(Sequence[RecordEntry]):
     @overload
     def __getitem__(self, record: slice) -> list[RecordEntry]: ...
     def __getitem__(self, record: int | slice) -> RecordEntry | list[RecordEntry]:
-        """A record's entry, or those of several.
+        """Return the entry of a record, or the entries of a slice.
 
         Raises:
             IndexError: there is no such record.
-            RecordError: its row names no file that can lie in the folder.
+            RecordError: its row has an invalid file name or fingerprint.
         """
         if isinstance(record, slice):
             return [self[number] for number in range(*record.indices(len(self)))]
@@ -114,11 +114,11 @@ class EntryTable(Sequence[RecordEntry]):
 
     @property
     def sizes(self) -> npt.NDArray[np.int64]:
-        """[number of records] samples in each."""
+        """[number of records] number of samples in each record."""
         return self.rows["num_samples"].astype(np.int64)
 
     def ends(self, group: int) -> npt.NDArray[np.int64]:
-        """[number of records] the offset at which the group ends (1-based)."""
+        """[number of records] offset at which group `group` (1-based) of each record ends."""
         return self.rows["group_ends"][:, group - 1].astype(np.int64)
 
 
@@ -131,14 +131,14 @@ MAX_INDEX_BYTES = 2**28
 MAX_RECORD_BYTES = 2**48
 
 MINOR_WITH_FIELDS = 1
-"""For an index with fields; an index without is written as before."""
+"""`minor` of an index with fields; an index without fields is written as in earlier versions."""
 
 _REMEDY = "Copy it again from where it was made, or delete the records' folder and encode again."
 
 
 @dataclass(frozen=True, slots=True)
 class RecordIndex:
-    """A split in one encoding. `classes` has the class names of every label; class index = position."""
+    """A split in one encoding. `classes` lists the class names of every label, by class index."""
 
     dataset: str
     split: str
@@ -147,13 +147,13 @@ class RecordIndex:
     num_groups: int
     classes: Mapping[str, Sequence[str]]
     records: Sequence[RecordEntry]
-    """A list; of an index with a table an `EntryTable`, which makes entries when they are asked for."""
+    """A list or, if read from a table, an `EntryTable`, which creates entries on access."""
     images: str = ""
-    """Key of the split's images: what the images are, wherever and however they are stored."""
+    """Key that identifies the split's images, wherever and however they are stored."""
     scans: str = "none"
-    """Id of the script that cut them into scans: as in `config.records.SCANS`."""
+    """Id of the script that cut the images into scans, as in `config.records.SCANS`."""
     fields: Mapping[str, str] = field(default_factory=dict)
-    """Name -> kind of what travels with each sample beside its image."""
+    """Name -> kind of each field stored with a sample's image."""
 
     @property
     def num_samples(self) -> int:
@@ -161,13 +161,13 @@ class RecordIndex:
 
     @property
     def sizes(self) -> npt.NDArray[np.int64]:
-        """[number of records] samples in each."""
+        """[number of records] number of samples in each record."""
         if isinstance(self.records, EntryTable):
             return self.records.sizes
         return np.array([record.num_samples for record in self.records], dtype=np.int64)
 
     def first_samples(self, num: int) -> RecordIndex:
-        """The index of the first `num` samples: of the last record that holds one, the first few samples."""
+        """Return the index of the first `num` samples; its last record may list only some of its samples."""
         records = []
         for record in self.records:
             if num <= 0:
@@ -186,18 +186,18 @@ class RecordIndex:
         return self.records[record].group_ends[group - 1]
 
     def prefixes_bytes(self, group: int) -> npt.NDArray[np.int64]:
-        """[number of records] `prefix_bytes` of each. Raises RecordError as that."""
+        """[number of records] `prefix_bytes` of each record. Raises RecordError as `prefix_bytes` does."""
         self.check_group(group)
         if isinstance(self.records, EntryTable):
             return self.records.ends(group)
         return np.array([record.group_ends[group - 1] for record in self.records], dtype=np.int64)
 
     def epoch_bytes(self, group: int) -> int:
-        """Bytes of one pass over all samples at a group."""
+        """Bytes read by one pass over all samples at a scan group."""
         return int(self.prefixes_bytes(group).sum())
 
     def mean_prefix_bytes(self, group: int) -> float:
-        """Bytes per sample at a group, each record's header included."""
+        """Mean bytes per sample at a scan group, including the headers of records."""
         return self.epoch_bytes(group) / max(1, self.num_samples)
 
     def check_group(self, group: int) -> None:
@@ -211,10 +211,10 @@ class RecordIndex:
 
 
 def dump_index(index: RecordIndex) -> bytes:
-    """The bytes of `index.json`: equal indexes give equal bytes.
+    """Return the bytes of `index.json`; equal indexes give equal bytes.
 
     Raises:
-        RecordError: they would be more than are read.
+        RecordError: there would be more than `MAX_INDEX_BYTES`, the most that are read.
     """
     content = {
         "minor": MINOR_WITH_FIELDS if index.fields else layout.MINOR,
@@ -250,7 +250,7 @@ def _content(entry: RecordEntry) -> dict[str, Any]:
 
 
 def parse_index(data: bytes, where: str) -> RecordIndex:
-    """Read what `dump_index` wrote; `where` names the file in errors.
+    """Parse the output of `dump_index`; `where` names the file in errors.
 
     Raises:
         RecordError: not an index, of another format version, or damaged.
@@ -285,7 +285,7 @@ _INDEX: dict[str, Check] = {
 
 
 def _wanted(*, more: bool) -> Check:
-    """The check of an index; with `more`, fields that this program does not know may be there."""
+    """Return the check of an index; with `more`, unknown fields are allowed."""
     beside = check.fields(_ENTRY, more=more)
     entry = check.fields(_ENTRY, {"fingerprint": check.hex_key, "fields": beside}, more=more)
     required = layout.WHAT_THEY_ARE | _INDEX | {"records": check.list_of(entry)}
@@ -317,7 +317,7 @@ def _entry(content: dict[str, Any], beside: RecordEntry | None = None) -> Record
 
 
 def _check_beside(beside: RecordEntry | None, num_samples: int, num_fields: int, path: str) -> None:
-    """Raise UnfitError unless a record has a file of all fields of all its samples."""
+    """Raise UnfitError unless a record has a file with all fields of all its samples."""
     if beside is None:
         raise UnfitError(f"{path}.fields is missing")
     if beside.num_samples != num_samples:

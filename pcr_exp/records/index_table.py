@@ -1,16 +1,15 @@
-"""`index.table`: the entries of a large index as rows of equal length, which are not parsed.
+"""`index.table`: the entries of a large index as fixed-length rows that need no parsing.
 
     magic (8) | format version u32 | head length u32 | bytes of index.json u64
     xxh3_64 of its first 4,096 bytes u64 | number of rows u64 | F u32 | P u32
     xxh3_64 of all bytes but these eight u64
-    head: index.json as it would be without records
+    head: index.json with an empty list of records
     rows: file (F bytes) | num_samples u32 | header_bytes u64 | group_ends, G x u64 | fingerprint (P bytes)
 
-Numbers are little-endian, without gaps between them; texts are ASCII, filled up with zeros. The table is made
-of `index.json`, says nothing that does not stand there, and counts only beside the very file that it was made
-of: so anything may be done to records by programs that know nothing of it. Objects for 10^6 records are 2 GB
-in every process, rows 110 MB. They are read and not mapped, for a file that is cut short while it is mapped
-kills the process.
+Numbers are little-endian without padding; strings are ASCII, padded with zeros. The table repeats contents of
+`index.json` and is used only with the exact file that it was made from. Programs that do not know it can
+therefore change records freely. For 10^6 records, Python objects take 2 GB in every process and rows 110 MB.
+The file is read, not memory-mapped: truncating a mapped file kills the process.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ from pcr_exp.system.atomic import write_atomic
 MAGIC = b"\x89PCT\r\n\x1a\n"
 
 HEAD_BYTES_OF_INDEX = 4096
-"""An index's own checksum stands in its first bytes, so that these tell it from any other."""
+"""These first bytes of an index include its checksum, so they identify it."""
 
 _PREAMBLE = struct.Struct("<8sIIQQQII")
 
@@ -62,10 +61,10 @@ _ROWS_AT_ONCE = 2**14
 
 
 def dump_table(index: RecordIndex, index_file: bytes) -> bytes:
-    """The bytes of `index.table` for an index that was written as `index_file`.
+    """Return the bytes of `index.table` for an index whose `index.json` has the bytes `index_file`.
 
     Raises:
-        RecordError: as `dump_index`.
+        RecordError: as in `dump_index`.
     """
     entries = index.records
     texts = [(entry.file.encode(), (entry.fingerprint or "").encode()) for entry in entries]
@@ -94,15 +93,15 @@ def dump_table(index: RecordIndex, index_file: bytes) -> bytes:
 
 
 def parse_table(data: bytes, index_bytes: int, index_start: bytes, where: str) -> RecordIndex:
-    """The index whose entries lie in `data`, which is kept.
+    """Return the index whose entries are in `data`; its rows are views of `data`.
 
     Args:
         data: All of `index.table`; `where` names it in errors.
-        index_bytes: The bytes of the `index.json` beside it.
-        index_start: The first `HEAD_BYTES_OF_INDEX` of them.
+        index_bytes: Size in bytes of the `index.json` in the same folder.
+        index_start: Its first `HEAD_BYTES_OF_INDEX` bytes.
 
     Raises:
-        UnfitError: it is damaged, no such table, or of another `index.json`.
+        UnfitError: the table is damaged, not a table of this version, or made from another `index.json`.
     """
     view = memoryview(data)
     if len(view) < _HEAD_START or bytes(view[: len(MAGIC)]) != MAGIC:
@@ -136,13 +135,13 @@ def parse_table(data: bytes, index_bytes: int, index_start: bytes, where: str) -
 
 
 def _check_rows(rows: npt.NDArray[Any], where: str) -> None:
-    """Raise UnfitError unless every record is possible, as `parse_index` has it; a few rows at a time."""
+    """Raise UnfitError if a row's numbers break the rules of `parse_index`. Works in blocks of rows."""
     for first in range(0, len(rows), _ROWS_AT_ONCE):
         some = rows[first : first + _ROWS_AT_ONCE]
         num_samples, ends = some["num_samples"].astype(np.int64), some["group_ends"]
         starts = np.concatenate([some["header_bytes"][:, None], ends[:, :-1]], axis=1)
         fits = (num_samples >= 1) & (num_samples <= MAX_SAMPLES) & (some["header_bytes"] >= MIN_HEADER_BYTES)
-        # Unsigned numbers: an end before its start is a size beyond any record.
+        # Unsigned: an end before its start wraps around to a size beyond any record.
         sizes, least = ends - starts, (num_samples * _PER_SAMPLE + _PER_GROUP).astype(np.uint64)
         fits &= ((sizes >= least[:, None]) & (sizes <= MAX_RECORD_BYTES) & (ends <= MAX_RECORD_BYTES)).all(1)
         if not fits.all():
@@ -158,17 +157,17 @@ def _checksum(preamble: bytes | memoryview, rest: bytes | memoryview) -> int:
 log = logging.getLogger(__name__)
 
 LARGE_BYTES = 2**20
-"""From this many on an index has a table: some 4,000 records of ten groups. Less is parsed in no time."""
+"""Indexes of this size or more (some 4,000 records of ten groups) have a table; others parse fast."""
 
 
 def write_index(folder: Path, index: RecordIndex) -> None:
-    """Write `index.json` into a folder, last; before it, if it is large, `index.table`.
+    """Write `index.json` into a folder; if it is large, write `index.table` first.
 
     Each table belongs to one index. A reader between the two writes parses the old index.
 
     Raises:
-        RecordError: as `dump_index`.
-        StorageError: the disk refuses.
+        RecordError: as in `dump_index`.
+        StorageError: the folder cannot be written to.
     """
     data, table = dump_index(index), folder / TABLE_FILE
     if len(data) >= LARGE_BYTES and not index.fields:  # rows have no room for fields
@@ -179,11 +178,11 @@ def write_index(folder: Path, index: RecordIndex) -> None:
 
 
 def read_index(storage: Storage, folder: str) -> RecordIndex:
-    """The index of the records in `folder`, by its table if it has one.
+    """Read the index of the records in `folder`, from its table if there is one.
 
     Raises:
-        RecordError: there is none, or it cannot be used.
-        StorageError: it cannot be read.
+        RecordError: there is no index, or it cannot be used.
+        StorageError: the index cannot be read.
     """
     path = path_below(folder, INDEX_FILE)
     try:
@@ -200,10 +199,10 @@ def read_index(storage: Storage, folder: str) -> RecordIndex:
 
 
 def unfit_table(storage: Storage, folder: str) -> str | None:
-    """Why `index.table` is left alone and `index.json` parsed instead; None if it is not so, or not there.
+    """Return why `index.table` is ignored and `index.json` parsed instead; None if it is valid or absent.
 
     Raises:
-        StorageError: `index.json` cannot be looked at.
+        StorageError: the size of `index.json` cannot be read.
     """
     num_bytes = storage.size(path_below(folder, INDEX_FILE))
     try:
@@ -214,7 +213,7 @@ def unfit_table(storage: Storage, folder: str) -> str | None:
 
 
 def _by_table(storage: Storage, folder: str, index_bytes: int) -> RecordIndex | None:
-    """The index by its table, if there is one that is of this index."""
+    """Return the index from its table; None if there is no table that fits this index."""
     try:
         return _table(storage, folder, index_bytes)
     except (UnfitError, PcrExpError) as error:
@@ -223,7 +222,7 @@ def _by_table(storage: Storage, folder: str, index_bytes: int) -> RecordIndex | 
 
 
 def _table(storage: Storage, folder: str, index_bytes: int) -> RecordIndex | None:
-    """The index by its table; None if there is none. Raises UnfitError or PcrExpError where it is unfit."""
+    """Return the index from its table; None without one. Raises UnfitError or PcrExpError if unusable."""
     path = path_below(folder, TABLE_FILE)
     try:
         num_bytes = storage.size(path)
@@ -236,5 +235,5 @@ def _table(storage: Storage, folder: str, index_bytes: int) -> RecordIndex | Non
 
 
 def path_below(folder: str, file: str) -> str:
-    """Where a file of a folder lies in a storage, whose own folder is called ""."""
+    """Path of a folder's file in a storage; "" is the storage's root folder."""
     return f"{folder}/{file}" if folder else file

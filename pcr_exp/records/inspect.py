@@ -1,4 +1,4 @@
-"""Records by their address, as they are inspected and verified: a split, a folder of splits, or one file."""
+"""Find and verify the records at an address: a split, a folder of splits, or one file."""
 
 from __future__ import annotations
 
@@ -30,28 +30,28 @@ FOLDERS = (
     "",
     *(f"{split}{name}" for split in ("", "train/", "tune/", "val/") for name in ("pcr", "baseline")),
 )
-"""Where below an address the records of a split in one encoding may lie."""
+"""Folders below an address that may contain the records of a split in one encoding."""
 
 _LENGTH_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Records of one split in one encoding, and which of them are meant."""
+    """Records of one split in one encoding, and the numbers of those selected."""
 
     records: RecordSet
     numbers: Sequence[int]
 
 
 class ClassNumbers(Sequence[str]):
-    """The classes of a label without names, each called by its number.
+    """Class names of a label whose names are unknown: each class is named by its number.
 
-    They take no more room than the labels that use them, however high their numbers are.
+    Memory use depends on the labels in use, not on the highest class number.
     """
 
     def __init__(self, labels: Iterable[int]) -> None:
         self.used = sorted(set(labels))
-        """Numbers that are labels, rising."""
+        """Class numbers in use, ascending."""
 
     def __len__(self) -> int:
         return self.used[-1] + 1 if self.used else 0
@@ -61,16 +61,16 @@ class ClassNumbers(Sequence[str]):
     @overload
     def __getitem__(self, number: slice) -> list[str]: ...
     def __getitem__(self, number: int | slice) -> str | list[str]:
-        """Raises IndexError as a list does."""
+        """Return names by class number; raises IndexError as a list does."""
         chosen = range(len(self))[number]
         return str(chosen) if isinstance(chosen, int) else [str(one) for one in chosen]
 
 
 def find_records(root: str) -> list[Found]:
-    """The records at an address: of a file, an encoding's folder, a split's, or a dataset's with its splits.
+    """Return the records at an address: a record file, or the folder of an encoding, split or dataset.
 
     Raises:
-        RecordError: nothing does, or an index or header is damaged.
+        RecordError: there are no records, or an index or header is damaged.
         StorageError: the address cannot be opened.
     """
     storage, file = open_address(root)
@@ -90,7 +90,7 @@ def find_records(root: str) -> list[Found]:
 
 
 def open_address(root: str) -> tuple[PerProcessStorage, str | None]:
-    """The storage at an address; for a record, its folder's storage and its file name."""
+    """Return the storage at an address and None; for a record, its folder's storage and its file name."""
     root = expanded(root).rstrip("/")
     if not root.endswith(SUFFIX):
         return PerProcessStorage(root), None
@@ -99,7 +99,7 @@ def open_address(root: str) -> tuple[PerProcessStorage, str | None]:
 
 
 def no_records(storage: PerProcessStorage) -> RecordError:
-    """No index lies at an address."""
+    """Return the error for an address without an index."""
     return RecordError(
         f"{storage}: there are no records. Wanted a record (.pcr), the folder of a split, which holds "
         f"pcr/{INDEX_FILE}, or of a dataset, which holds train/pcr/{INDEX_FILE}."
@@ -107,13 +107,13 @@ def no_records(storage: PerProcessStorage) -> RecordError:
 
 
 def index_of_record(storage: Storage, file: str) -> RecordIndex:
-    """The index that a record alone would have: a header, then groups that say where they end.
+    """Build the index of a single record from its header and the piece lengths of its groups.
 
-    It does not know the names of its classes, so their numbers stand in.
+    A record does not contain the names of its classes, so their numbers stand in.
 
     Raises:
-        RecordError: the file is no record, cut short or damaged.
-        StorageError: it cannot be read.
+        RecordError: the file is not a record, is cut short or is damaged.
+        StorageError: the file cannot be read.
     """
     where, num_bytes = f"record {file}", storage.size(file)
     preamble = storage.read(file, 0, HEADER_START)
@@ -137,10 +137,10 @@ def index_of_record(storage: Storage, file: str) -> RecordIndex:
 
 
 def find_record(storage: Storage, file: str) -> Found:
-    """A record of a folder: by its index, if that lists it, and else by what it says itself.
+    """Find a record of a folder, from the folder's index if that lists it, else from the record itself.
 
     Raises:
-        RecordError, StorageError: as `find_records`.
+        RecordError, StorageError: as in `find_records`.
     """
     if exists(storage, INDEX_FILE):
         records = RecordSet(storage, "")
@@ -151,7 +151,7 @@ def find_record(storage: Storage, file: str) -> Found:
 
 
 def exists(storage: Storage, path: str, refusals: list[RefusedError] | None = None) -> bool:
-    """Whether a file lies there; a refusal is added to `refusals`, as it may mean that there is none."""
+    """Return whether a file exists. A refused request counts as missing and is added to `refusals`."""
     try:
         with opening():
             storage.size(path)
@@ -169,31 +169,31 @@ class Fault:
     """A file that is not as the encoder left it."""
 
     what: str
-    """In a word or two: `damaged`, `missing`, `not listed`, `not used`."""
+    """Kind of fault: `damaged`, `missing`, `not listed`, `not used`."""
     path: str
     reason: str
     num_records: int = 0
-    """Records that cannot be read for it."""
+    """Number of records that cannot be read because of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """A damaged record. The lists are empty where the record cannot be read at all."""
+    """A damaged record. `images` is empty if no single pieces are at fault, or the header is unreadable."""
 
     record: str
     reason: str
     images: list[tuple[str, int | str]]
-    """(id, scan group, or name of a field) of every piece that does not match its checksum."""
+    """(image id, scan group or field name) of every piece that does not match its checksum."""
 
 
 def find_records_and_faults(root: str) -> tuple[list[Found], list[Fault]]:
-    """The records at an address that can be read, and what is wrong with the files around them.
+    """Return the readable records at an address, and the faults of the files around them.
 
-    Where the storage lists no files, as over HTTP, records that no index lists are not found; of an index
-    that is missing, those are that it most likely listed.
+    If the storage cannot list files, as over HTTP, records that no index lists are not found. A missing index
+    is then noticed only if the folder contains record 0.
 
     Raises:
-        RecordError: no record lies there.
+        RecordError: there are no records at the address.
         StorageError: the address cannot be opened or listed.
     """
     storage, file = open_address(root)
@@ -231,7 +231,7 @@ def _only_records(files: Iterable[str]) -> list[str]:
 
 
 def _probed(storage: Storage, folder: str) -> list[str]:
-    """The first record that every encode writes, if it is there."""
+    """Return the file name of record 0, which an encode writes first, if it exists."""
     first = record_file(0)
     return [first] if exists(storage, path_below(folder, first)) else []
 
@@ -241,7 +241,7 @@ def _records(num: int) -> str:
 
 
 def _compare(records: RecordSet, stored: set[str] | None) -> tuple[list[int], list[Fault]]:
-    """Which of the records that an index lists are there, and how the folder's files differ from it."""
+    """Return the numbers of listed records that exist, and how the folder's files differ from the index."""
     listed = {entry.file: number for number, entry in enumerate(records.index.records)}
     every = {file.file for entry in records.index.records for file in entry.files}
     stored = every if stored is None else stored
@@ -263,13 +263,13 @@ def _compare(records: RecordSet, stored: set[str] | None) -> tuple[list[int], li
 def verify_records(
     records: RecordSet, numbers: Iterable[int], *, num_threads: int, done: Callable[[int], None]
 ) -> Iterator[Damage]:
-    """Read these records whole, several at a time, and give what is damaged, in order.
+    """Read records in full, several at a time, and yield the damage found, in order.
 
     Args:
-        records: Of a split.
-        numbers: Which.
-        num_threads: Records that are read at a time; each is in memory as a whole.
-        done: Told the bytes of every record that was looked at.
+        records: Records of one split.
+        numbers: Numbers of the records to verify.
+        num_threads: Number of records read at a time; each is held in memory in full.
+        done: Called with the size in bytes of every record that was checked.
     """
     fields = field_records(records) if records.index.fields else None
     names = sorted(records.index.fields)
@@ -296,7 +296,7 @@ def _ids(records: RecordSet, number: int) -> list[str]:
 
 
 def stored_bytes(index: RecordIndex, number: int) -> int:
-    """Bytes of a record and of the fields beside it."""
+    """Size in bytes of a record and its file of fields."""
     return sum(file.group_ends[-1] for file in index.records[number].files)
 
 
@@ -313,7 +313,7 @@ def _damage(records: RecordSet, number: int) -> Damage | None:
 
 
 def _damaged_pieces(records: RecordSet, number: int) -> Iterator[tuple[str, int | str]]:
-    """One by one; none where that cannot be told, without a sound header."""
+    """Yield (image id, group) of each damaged piece; nothing if the header is unreadable."""
     try:
         images = SingleImages(records)
         header = images.header(number)

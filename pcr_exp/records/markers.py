@@ -1,4 +1,4 @@
-"""Progress of an encode: a marker for each finished record, until the index takes their place."""
+"""Progress of an encode: a marker for each finished record, until the index replaces the markers."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from pcr_exp.system.atomic import TEMPORARY_SUFFIX, make_folder, write_atomic
 _MARKERS_FOLDER = ".receipts"
 REJECTED_FILE = "rejected.csv"
 FIELDS_SUFFIX = ".fields"
-"""Ends the name of the file with a record's fields."""
+"""Suffix of the file with a record's fields."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordMarker:
-    """Record `number` is on disk in every encoding. `group_ends` and `header_bytes` are by encoding."""
+    """Marks record `number` as stored in every encoding. `group_ends` and `header_bytes` are by encoding."""
 
     fingerprint: str
     number: int
@@ -38,7 +38,7 @@ class RecordMarker:
     """[id, reason] of each image left out."""
     num_turned: int
     field_ends: dict[str, list[int]] = field(default_factory=dict)
-    """By encoding, as `group_ends`, of the files of fields; none where there are no fields."""
+    """Group ends of the field files, by encoding; empty without fields."""
     field_header_bytes: dict[str, int] = field(default_factory=dict)
 
     def entry(self, encoding: str) -> RecordEntry:
@@ -67,30 +67,30 @@ def record_file(number: int) -> str:
 
 
 def fields_file(number: int) -> str:
-    """The file name of the fields beside a record."""
+    """The file name of a record's fields."""
     return f"record-{number:06d}{FIELDS_SUFFIX}"
 
 
 def record_number(file: str) -> int:
-    """The number of a record by its file name; -1 if it is named otherwise."""
+    """The number in a record's file name; -1 for other names."""
     digits = file.removeprefix("record-").removesuffix(".pcr")
     return int(digits) if digits.isdecimal() else -1
 
 
 def write_marker(folder: Path, marker: RecordMarker) -> None:
-    """Note that a record is done; only to be called when its files are synced."""
+    """Mark a record as done. Call this only after its files are synced."""
     make_folder(folder / _MARKERS_FOLDER)
     path = folder / _MARKERS_FOLDER / f"{record_file(marker.number)}.json"
     write_atomic(path, [json.dumps(asdict(marker)).encode()])
 
 
 def read_markers(folder: Path, fingerprint: str) -> dict[int, RecordMarker]:
-    """Markers of an encode of the same files whose records are there in full, by record number."""
+    """Read the markers with this fingerprint whose record files are complete, by record number."""
     markers = {}
     for path in sorted((folder / _MARKERS_FOLDER).glob("*.json")):
         try:
             marker = _parse_marker(path.read_bytes())
-        except UnfitError:  # of another version of this program, or damaged: that record is made again
+        except UnfitError:  # from another version of this program, or damaged: that record is made again
             continue
         if marker.fingerprint == fingerprint and _is_stored(folder, marker):
             markers[marker.number] = marker
@@ -98,7 +98,7 @@ def read_markers(folder: Path, fingerprint: str) -> dict[int, RecordMarker]:
 
 
 def is_outdated(folder: Path, number: int, tasks: Sequence[tuple[Sample, int | None]]) -> bool:
-    """Whether an image of a record was changed after the record was done."""
+    """Return whether an image of a record changed after the record was done."""
     made_ns = (folder / _MARKERS_FOLDER / f"{record_file(number)}.json").stat().st_mtime_ns
     return any(sample.path.exists() and sample.path.stat().st_mtime_ns > made_ns for sample, _ in tasks)
 
@@ -136,7 +136,7 @@ def _parse_marker(data: bytes) -> RecordMarker:
 
 
 def remove_leftovers(folder: Path, markers: dict[int, RecordMarker], keep: Collection[str]) -> None:
-    """Remove what an encode that was stopped left behind without a marker, but the files of `keep`."""
+    """Remove files that a stopped encode left behind: temporary files, and unmarked records not in `keep`."""
     kept = {file.file for marker in markers.values() for _, file in marker.files()} | set(keep)
     for encoding in SCANS:
         for path in (folder / encoding).glob("*"):
@@ -146,12 +146,12 @@ def remove_leftovers(folder: Path, markers: dict[int, RecordMarker], keep: Colle
 
 
 def has_markers(folder: Path) -> bool:
-    """An encode is at work, or was stopped before it had tidied up."""
+    """Return whether an encode is running, or was stopped before it cleaned up."""
     return (folder / _MARKERS_FOLDER).exists()
 
 
 def remove_markers(folder: Path) -> None:
-    """Remove all markers: the index has taken their place."""
+    """Remove all markers, once the index has replaced them."""
     shutil.rmtree(folder / _MARKERS_FOLDER, ignore_errors=True)
 
 
@@ -161,12 +161,12 @@ def write_rejected(folder: Path, rejected: Sequence[Sequence[str]]) -> None:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["id", "reason"])
     writer.writerows(rejected)
-    # A file name need not be UTF-8; surrogateescape gives its own bytes back.
+    # A file name need not be UTF-8; surrogateescape restores its original bytes.
     write_atomic(folder / REJECTED_FILE, [text.getvalue().encode(errors="surrogateescape")])
 
 
 def read_rejected(folder: Path) -> list[list[str]]:
-    """[id, reason] of every image that was left out.
+    """Read [id, reason] of every image that was left out.
 
     Raises:
         RecordError: `rejected.csv` is missing or damaged.

@@ -1,4 +1,4 @@
-"""One record, from the files of its images to its own: what every engine of an encode does."""
+"""Make one record from its image files; shared by the local and the Ray encoding engine."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from pcr_exp.records.reuse import StoredImages
 from pcr_exp.records.writer import SplitWriter, StoredImage
 
 Known = Callable[[bytes], list[bytes] | None]
-"""Gives the pieces, one per scan group, of an original that was encoded before; None if it was not."""
+"""Looks up the pieces of an already encoded original, one per scan group; None if it is unknown."""
 
 
 def load_image(
@@ -32,18 +32,18 @@ def load_image(
     known: Known | None = None,
     codec: ImageCodec = PROGRESSIVE,
 ) -> StoredImage:
-    """Read and encode one file, and check that its pieces give the whole encoded file back.
+    """Read and encode one file, and verify that newly encoded pieces rejoin into the encoded file.
 
     Args:
         file: the image.
-        num_bytes: its size when the encode began; None if it could not be looked at.
+        num_bytes: its file size when the encode began; None if that could not be read.
         max_pixels: `records.max_pixels`.
-        known: asked for the pieces before anything is encoded.
-        codec: cuts the image into scan groups.
+        known: lookup of already encoded pieces, tried before encoding.
+        codec: splits the image into scan groups.
 
     Raises:
-        ImageError: it cannot be stored faithfully; the message is the reason.
-        RecordError: there is nothing to encode with, or it does not work as it should.
+        ImageError: the image cannot be stored faithfully; the message gives the reason.
+        RecordError: no encoder is installed, or its output is wrong.
     """
     if num_bytes is not None and num_bytes > MAX_PIECE_BYTES:
         raise ImageError(f"{num_bytes} bytes are too many for a record: at most {MAX_PIECE_BYTES}")
@@ -64,14 +64,14 @@ def load_image(
 
 
 def pieces_as_they_lie(packed: PackedImage, original: bytes) -> list[bytes]:
-    """The pieces of an image that is progressive already: not a byte of it is coded anew.
+    """Return the pieces of an image that is already progressive; no byte is re-encoded.
 
     Args:
-        packed: the image in its file.
-        original: what its `read_bytes` gave.
+        packed: the image inside a file of many.
+        original: the result of its `read_bytes`.
 
     Raises:
-        ImageError: it does not have libjpeg's default scans, or is not cut where each of them ends.
+        ImageError: not progressive with libjpeg's default number of scans, or not cut at the scan ends.
     """
     header = read_header(original)
     wanted = default_num_scans(header.num_components)
@@ -88,7 +88,7 @@ def pieces_as_they_lie(packed: PackedImage, original: bytes) -> list[bytes]:
 
 
 Task = tuple[Sample, int | None]
-"""A sample and its file's size, None if that could not be looked at."""
+"""A sample and its file size in bytes; None if the size could not be read."""
 
 Load = Callable[[Sample, int | None], StoredImage | ImageError]
 """Loads the image of a sample, given its file's size."""
@@ -97,7 +97,7 @@ Load = Callable[[Sample, int | None], StoredImage | ImageError]
 def make_record(
     number: int, tasks: Sequence[Task], *, writer: SplitWriter, on_error: str, load: Load
 ) -> RecordMarker | ImageError:
-    """Load the images of a record and write it; of `on_error=fail`, the error of its first bad image."""
+    """Load the images of a record and write it; with `on_error=fail`, return the first bad image's error."""
     loaded = []
     for sample, num_bytes in tasks:
         outcome = load(sample, num_bytes)
@@ -116,13 +116,13 @@ def load_sample(
     codec: ImageCodec,
     fields: Mapping[str, str] | None = None,
 ) -> StoredImage | ImageError:
-    """Read and encode the image of a sample, or say why it cannot be stored.
+    """Read and encode the image of a sample, or return the error that prevents it.
 
-    An image that lies in a file of many is cut into its scans already, and taken as it lies; one that `reuse`
-    holds is taken from there.
+    An image found in `reuse` is taken from there. An image packed in a file of many is already cut into
+    libjpeg's default scans; if `codec` uses these, its pieces are stored unchanged.
 
-    With `fields`, name -> kind, it comes with what travels beside it: an image whose mask is unfit cannot be
-    stored.
+    With `fields` (name -> kind), the sample's fields are loaded too. An invalid field, such as a mask of the
+    wrong size, makes the image unstorable.
     """
     known: Known | None = None if reuse is None else partial(reuse.groups, sample.id)
     if sample.packed is not None and codec.name == SCANS["pcr"]:
@@ -135,7 +135,7 @@ def load_sample(
 
 
 def explain(image: str, reason: str) -> ImageError:
-    """The error that ends an encode with `records.on_error=fail`."""
+    """Return the error that ends an encode with `records.on_error=fail`."""
     return ImageError(
         f"{image}: {reason}. Repair or remove it, or set records.on_error=skip to leave such images out and "
         "list them in rejected.csv."

@@ -1,4 +1,4 @@
-"""From a dataset's configuration to its records on disk, made of the images that are there now."""
+"""Prepare the records of a configured dataset on disk, made from the images that exist now."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ from pcr_exp.system.lock import hold_when_free
 log = logging.getLogger(__name__)
 
 _LOCK_FILE = ".prepare.lock"
-"""Locks all splits; the encoder locks each one besides."""
+"""Locks all splits; the encoder also locks each one."""
 OnReport = Callable[[str, EncodeReport], None]
-"""Told (split, report) after each split that was looked at."""
+"""Called with (split, report) after each split was processed."""
 
 
 def records_folder(dataset: DatasetConfig, records: RecordsConfig) -> str:
-    """The folder of a dataset's records below `records.root`; `<split>/<encoding>/` lie in it."""
+    """Return the folder of a dataset's records below `records.root`; it contains `<split>/<encoding>/`."""
     return records_name(dataset, records.codec_id, records.fields)
 
 
 def ensure_records(dataset: DatasetConfig, records: RecordsConfig, progress: Progress = no_progress) -> None:
-    """Before records are read: make missing ones, and do not read old ones unnoticed.
+    """Make missing records before they are read, and detect outdated ones.
 
-    With `records.auto_prepare=false` nothing is made. Records elsewhere (`records.root` with ://) are taken
-    as they are. Images are compared as `Source.as_it_was` does: by sizes and times, and not by contents.
+    With `records.auto_prepare=false` nothing is made. Remote records (`records.root` with ://) are used as
+    they are. If `Source.as_it_was` finds all sizes and modification times unchanged, no image is read.
 
     Raises:
-        PcrExpError: as `prepare_records` raises it.
+        PcrExpError: as in `prepare_records`.
     """
     if "://" in records.root:
         log.info("records in %s are read as they are: images are not compared with them", records.root)
@@ -64,30 +64,30 @@ def prepare_records(
     thorough: bool = True,
     stored: Storage | None = None,
 ) -> Path:
-    """Encode all splits, unless that is done already: then the dataset itself need not be there.
+    """Encode all splits, unless that is done already; finished records do not need the dataset.
 
-    While another process prepares the same records this one waits, then finds them done. It says whom it
-    waits for; Ctrl-C ends the wait.
+    While another process prepares the same records, this one waits and then uses them. It logs which process
+    it waits for; Ctrl-C ends the wait.
 
-    If it is there, its images are compared with those that the records were made of; what differs ends as
-    `records.on_change` says. If `dataset.root` is another folder than theirs, names, labels and sizes count:
-    the records' name does not hold that folder, so that both can move.
+    If the dataset exists, its images are compared with those that the records were made from, and
+    `records.on_change` decides what happens to differences. If `dataset.root` is another folder than before,
+    only names, labels and sizes are compared. The records' name omits that folder, so both can be moved.
 
     Args:
-        dataset: what to encode.
-        records: where to, and how.
-        progress: told (images done, images in all), over all splits.
-        on_report: told (split, report) after each split that was looked at.
-        thorough: look at every image, not only at what `Source.as_it_was` looks at.
-        stored: where finished records lie, if not in that folder itself.
+        dataset: the dataset to encode.
+        records: where and how to store it.
+        progress: called with (images done, images in all), over all splits.
+        on_report: called with (split, report) after each split was processed.
+        thorough: compare every image, not only the files that `Source.as_it_was` compares.
+        stored: storage of finished records, if they are not in the returned folder.
 
     Returns:
-        The folder that holds `train/`, `tune/` and `val/`.
+        The folder that contains `train/`, `tune/` and `val/`.
 
     Raises:
         ConfigError: `records.root` is not a local folder.
         RecordError: images were added, removed or replaced.
-        DatasetError, ImageError, RecordError, StorageError: as `open_dataset` and `encode_split` raise them.
+        DatasetError, ImageError, RecordError, StorageError: as in `open_dataset` and `encode_split`.
     """
     if "://" in records.root:
         raise ConfigError(
@@ -101,14 +101,14 @@ def prepare_records(
         comparison = Comparison(dataset, records, folder, stored)
         if comparison.settle(thorough=thorough):
             return folder
-        if comparison.changes is None:  # the encoder compares; on a read-only disk, too, which has no lock
+        if comparison.changes is None:  # the encoder compares; without the lock, for read-only disks
             encode(*_outdated(comparison, records, folder))
             return folder
     else:
         opened = keep_fields(open_dataset(dataset), records.fields)
     make_folder(folder)
     with hold_when_free(folder / _LOCK_FILE, partial(_tell_wait, folder)):
-        # Whoever was waited for may have made them, or changed what is there.
+        # The process that held the lock may have made the records, or changed existing ones.
         if not is_finished(folder):
             opened = opened or keep_fields(open_dataset(dataset), records.fields)
             encode(opened, image_states(opened), None)
@@ -122,10 +122,10 @@ def prepare_records(
 def _outdated(
     comparison: Comparison, records: RecordsConfig, folder: Path
 ) -> tuple[Dataset, dict[str, SourceImage], Collection[str] | None]:
-    """The images to encode again, and the ids of those that finished records were made of."""
+    """Return images and the ids that records were made from; `reencode` removes indexes of changed splits."""
     assert comparison.opened is not None
     for split in comparison.splits_of_other_bytes() if records.on_change == "reencode" else ():
-        for encoding in ENCODINGS:  # of the same sizes, they would be taken for encoded already
+        for encoding in ENCODINGS:  # images of the same size would pass as already encoded
             (folder / split / encoding / INDEX_FILE).unlink(missing_ok=True)
     return comparison.opened, comparison.images, comparison.known
 
@@ -146,14 +146,14 @@ def check_records(
     progress: Progress = no_progress,
     stored: Storage | None = None,
 ) -> str:
-    """Compare every image with what the records were made of, and change nothing; says what was found.
+    """Compare every image with those that the records were made from, change nothing, and return a summary.
 
     Args:
-        dataset: the images.
-        records: where the records lie.
-        contents: compare bytes, too, and not only names, labels, sizes and times.
-        progress: told images whose bytes were compared, and all.
-        stored: where the records lie, if not in their folder below `records.root`.
+        dataset: the dataset of the images.
+        records: the location of the records.
+        contents: compare bytes as well, not only names, labels, sizes and modification times.
+        progress: called with (images compared by bytes, images to compare).
+        stored: storage of the records, if they are not in their folder below `records.root`.
 
     Raises:
         RecordError: there are no records, or images were added, removed or replaced.
@@ -179,7 +179,7 @@ def check_records(
 
 
 def read_remarks(folder: Path) -> list[str]:
-    """Remarks on the dataset from when its records were made: files left out, classes that splits lack."""
+    """Read the dataset's remarks from when its records were made: files left out, classes without images."""
     source = read_source(folder)
     return [] if source is None else source.remarks
 
@@ -224,14 +224,14 @@ def _encode(
         if on_report is not None:
             on_report(split, report)
         num_before += len(samples)
-    with suppress(StorageError):  # spares a comparison; records on a read-only disk do without
+    with suppress(StorageError):  # saves a later comparison, except on a read-only disk
         write_source(folder, str(dataset.root), opened, images)
 
 
 def _images_made_before(
     dataset: DatasetConfig, records: RecordsConfig, codec: ImageCodec
 ) -> StoredImages | None:
-    """The records to take images over from: those that were named, or of a fold another one's."""
+    """Return the records to reuse images from: `records.reuse_from`, or those of another fold; or None."""
     if records.reuse_from is not None:
         return StoredImages(Path(records.reuse_from).expanduser(), codec)
     if records.engine != "local":
@@ -249,5 +249,5 @@ def _path(dataset: DatasetConfig, records: RecordsConfig) -> Path:
 
 
 def is_finished(folder: Path) -> bool:
-    """Whether all indexes are there: they are written last."""
+    """Return whether all indexes exist. They are written last."""
     return all((folder / split / name / INDEX_FILE).exists() for split in SPLITS for name in ENCODINGS)

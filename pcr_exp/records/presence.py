@@ -1,7 +1,7 @@
-"""Whether the files lie there that an index speaks of: before anything is laid out for what it claims.
+"""Check that the record files of an index exist before memory is allocated for its claims.
 
-A few kilobytes of an index may claim a thousand million images. What they would take is read off it only
-after files of that size were found.
+An index of a few kilobytes may claim a billion images. Memory for them is allocated only after files large
+enough to hold them were found.
 """
 
 from __future__ import annotations
@@ -14,27 +14,27 @@ from pcr_exp.records.reader import RecordSet
 from pcr_exp.storage.protocol import Storage, opening
 
 _MAX_LOCAL, _MAX_REMOTE = 2**14, 64
-"""Records that are looked at; of more, as many at random: a tenth of a second, and a few requests."""
+"""Maximum records to check, a random sample if there are more: 0.1 s locally, a few requests remotely."""
 _NUM_THREADS = 16
 
 
 def require_files(records: RecordSet, storage: Storage | None = None) -> None:
-    """Compare the sizes of record files with the index, up to the end of their first scan group.
+    """Check that record files exist and reach the end of their first scan group, as the index states it.
 
-    Prefixes that were copied alone are welcome; an index has checked that its groups have room for the
-    samples that it claims.
+    Files that hold only a prefix are accepted. Parsing the index has already checked that its groups have
+    room for the samples it claims.
 
     Args:
-        records: Of a split.
-        storage: Where they lie; by default where the records are read from, throttle and all.
+        records: Records of one split.
+        storage: Storage to check; by default that of the records, including its throttle.
 
     Raises:
-        RecordError: a file is missing, or shorter than the index says.
-        StorageError: the storage cannot tell.
+        RecordError: a file is missing, or its first scan group is cut short.
+        StorageError: the storage cannot report a file size.
     """
     storage = storage or records.storage
     count, limit = len(records.index.records), _MAX_REMOTE if storage.is_remote else _MAX_LOCAL
-    # An index cannot know which of its records will be looked at.
+    # A forged index cannot predict which of its records are checked.
     numbers = range(count) if count <= limit else random.SystemRandom().sample(range(count), limit)
 
     def check(number: int) -> None:

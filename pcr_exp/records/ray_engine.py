@@ -1,8 +1,8 @@
-"""Records encoded as tasks of a Ray cluster: `records.engine=ray`.
+"""Encode records as tasks of a Ray cluster: `records.engine=ray`.
 
-A task makes one record, from its images to its finished file. Which images those are, and what is written of
-them, does not depend on where that happens, and a file appears whole or not at all: a task whose node died is
-started on another, and the result is byte-identical. All nodes must see the images and the records' folder.
+A task makes one record, from its images to its finished file. Its images and output do not depend on the
+node, and files are written atomically. A task whose node died is therefore restarted on another, with a
+byte-identical result. All nodes must see the images and the records' folder.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from pcr_exp.system.ray_cluster import connect_to_ray
 
 Outcome = Any
-"""The result of `make`: a marker, or an error in its place."""
+"""The result of `make`: a marker or an error."""
 
 
 def make_on_ray(
@@ -23,13 +23,13 @@ def make_on_ray(
     records: Mapping[int, Sequence[Any]],
     address: str | None,
 ) -> Iterator[tuple[int, Outcome]]:
-    """Call `make(number, tasks)` for each record, somewhere in the cluster; outcomes come in the given order.
+    """Call `make(number, tasks)` for each record on the cluster; yield (number, outcome) in the given order.
 
-    As many are under way as the cluster has CPUs, and as many again wait for one of those.
+    As many tasks run as the cluster has CPUs, and as many again are queued.
 
     Args:
-        make: Picklable; what it returns, too.
-        records: By number, what `make` is given.
+        make: Must be picklable, as must its results.
+        records: Record number -> tasks for `make`.
         address: As `records.ray_address`.
 
     Raises:
@@ -59,4 +59,4 @@ def make_on_ray(
 
 
 def _call(make: Callable[[int, Sequence[Any]], Outcome], number: int, given: Sequence[Any]) -> Outcome:
-    return make(number, given)  # Ray takes functions, and no partial ones
+    return make(number, given)  # Ray accepts functions, but not functools.partial objects

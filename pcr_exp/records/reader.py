@@ -1,4 +1,4 @@
-"""Reading records: one range read brings all samples of a record at one fidelity."""
+"""Read records: one range read returns all samples of a record at one fidelity."""
 
 from __future__ import annotations
 
@@ -43,37 +43,37 @@ class RecordSet:
         index: RecordIndex | None = None,
         codec: ImageCodec | None = None,
     ) -> None:
-        """`max_pixels` is for those who decode the images (`records.max_pixels`).
+        """`max_pixels` is the limit that decoders of the images apply (`records.max_pixels`).
 
-        `index` stands in for the folder's, which is then not read.
-        `codec` stands in for the one that the index names.
+        `index` replaces the folder's index, which is then not read.
+        `codec` replaces the codec named in the index.
 
-        With `max_samples`, only the first ones are there, a random subset: whole records but for the last, of
-        which all bytes are read and the first samples kept. `index` then tells of these alone.
+        With `max_samples`, the set contains only the first samples, which are a random subset. The last
+        record is read in full, but only its first samples are returned. `self.index` lists only the subset.
 
         Raises:
-            RecordError: there is no index, it cannot be used, or its images are of a codec that is not known.
+            RecordError: there is no index, it cannot be used, or its codec is unknown.
         """
         self.max_pixels = max_pixels
         self._stored: RecordIndex = index or read_index(storage, folder)
         self.index = self._stored if max_samples is None else self._stored.first_samples(max_samples)
         self.folder = folder
         self.storage = storage
-        """Where the bytes come from."""
+        """Storage that the bytes are read from."""
         self._headers = KnownHeaders(self.index)
         self.codec = codec or find_codec(self.index.scans, self.path_of("index.json"))
 
     def source_of(self, record: int) -> str | None:  # noqa: ARG002
-        """The source of a mixture that a record is of; None: this is no mixture."""
+        """The mixture's source that a record belongs to; None, because this is not a mixture."""
         return None
 
     @property
     def reads_many(self) -> bool:
-        """Whether several records come sooner by one call: as the storage says."""
+        """Whether one call for several records is faster than one call each, as the storage reports."""
         return self.storage.reads_many
 
     def read_range(self, record: int, start: int, end: int) -> bytes:
-        """The bytes `start` to `end` of a record, as they are: not verified, and fewer at its end.
+        """Read the bytes `start` to `end` of a record, unverified; fewer at the end of its file.
 
         Raises:
             StorageError: the storage could not deliver.
@@ -81,26 +81,26 @@ class RecordSet:
         return self.storage.read(self.path(record), start, end - start)
 
     def path(self, record: int) -> str:
-        """Where a record lies in the storage."""
+        """Path of a record in the storage."""
         return self.path_of(self.index.records[record].file)
 
     def path_of(self, file: str) -> str:
-        """Where a file of the folder lies in the storage."""
+        """Path of a file of the folder in the storage."""
         return path_below(self.folder, file)
 
     def open_decoder(self, mode: str) -> Decoder:
-        """The decoder of these records' images, for `loader.decode=<mode>`."""
+        """Return the decoder of these records' images, for `loader.decode=<mode>`."""
         return self.codec.open_decoder(mode, self.max_pixels)
 
     def read_verified(self, record: int, read: Callable[[], Result]) -> Result:
-        """The result of `read`, which reads a record and verifies it; tried twice where that may help.
+        """Call `read`, which reads a record and verifies it; retry once where that may help.
 
-        A disk gives the same bytes the second time, but bytes that a network damaged may be whole in storage.
-        A cache forgets the record, so that no damage stays in it. `read` must raise RecordError for nothing
-        else than damaged bytes.
+        A disk returns the same bytes the second time, but bytes damaged by a network may be intact in
+        storage. A cache drops the record, so that no damage stays in it. `read` must raise RecordError only
+        for damaged bytes.
 
         Raises:
-            RecordError: what came is cut short or damaged, both times if it was read twice.
+            RecordError: the bytes are cut short or damaged, both times if they were read twice.
         """
         try:
             return read()
@@ -119,11 +119,11 @@ class RecordSet:
             ) from error
 
     def stored(self, record: int) -> RecordEntry:
-        """A record as it lies there: with all samples, whatever `max_samples` is."""
+        """Entry of a record as stored, with all its samples whatever `max_samples` is."""
         return self._stored.records[record]
 
     def describe(self, record: int, group: int, after: int = 0) -> str:
-        """The bytes that `read_prefix`, or `read_extension` after a group, reads, in words."""
+        """Describe the bytes that `read_prefix` reads; with `after`, those that `read_extension` reads."""
         num_bytes = self.index.prefix_bytes(record, group) - self._start(record, after)
         what = f"{num_bytes} bytes: scan groups {after + 1} to {group}"
         return f"{self.path(record)} ({what}) from {self.storage}"
@@ -131,20 +131,20 @@ class RecordSet:
     def read_prefix(self, record: int, group: int) -> RecordPrefix:
         """Read groups 1 to `group` of a record, with exactly one read, and verify them.
 
-        Bytes that came damaged from remote storage are read once more.
+        Damaged bytes from remote storage or a cache are read once more.
 
         Raises:
-            RecordError: the records lack the group; the file is cut short, damaged, or not the index's.
+            RecordError: the records lack the group; the file is cut short, damaged, or of another index.
             StorageError: the storage could not deliver.
         """
         num_bytes = self.index.prefix_bytes(record, group)
         return self.read_verified(record, lambda: self._read_prefix(record, group, num_bytes))
 
     def read_damaged_prefix(self, record: int, group: int) -> tuple[RecordPrefix, set[int]]:
-        """As `read_prefix`, of a record that it refused; besides, the images that are damaged in it.
+        """Read a record that `read_prefix` rejected, and also return the indices of its damaged images.
 
         Raises:
-            RecordError: more than single images is damaged: the file is cut short, or its header or a table.
+            RecordError: the file is cut short, or its header or a table is damaged.
             StorageError: the storage could not deliver.
         """
         damaged: set[int] = set()
@@ -152,10 +152,10 @@ class RecordSet:
         return prefix, damaged
 
     def read_prefixes(self, wanted: Sequence[tuple[int, int]]) -> list[RecordPrefix]:
-        """As `read_prefix` of each (record, group), by one call of the storage.
+        """Read the prefix of each (record, group) with one call to the storage.
 
         Raises:
-            RecordError, StorageError: as `read_prefix`, of any of them; nothing is read twice.
+            RecordError, StorageError: as in `read_prefix`, for any of them; nothing is read twice.
         """
         sizes = [self.index.prefix_bytes(*one) for one in wanted]
         ranges = [(self.path(record), 0, size) for (record, _), size in zip(wanted, sizes, strict=True)]
@@ -184,10 +184,10 @@ class RecordSet:
         return RecordPrefix(header.ids[:kept], labels, group, num_bytes, byte_ranges, self.codec)
 
     def read_extension(self, record: int, after: int, group: int) -> Extension:
-        """Read the groups `after` + 1 to `group` of a record, with exactly one read, and verify them.
+        """Read groups `after` + 1 to `group` of a record, with exactly one read, and verify them.
 
-        If `group` equals `after`, nothing is read and the extension is empty. Bytes that came damaged from
-        remote storage are read once more.
+        If `group` equals `after`, nothing is read and the extension is empty. Damaged bytes from remote
+        storage or a cache are read once more.
 
         Raises:
             ValueError: `group` is below `after`, or there is nothing to extend: use `read_prefix`.
@@ -214,10 +214,10 @@ class RecordSet:
         return self.index.prefix_bytes(record, after) if after else 0
 
     def unpack_header(self, data: bytes, entry: RecordEntry, where: str) -> tuple[RecordHeader, int]:
-        """The header that the bytes begin with, and where it ends.
+        """Return the header at the start of `data`, and the offset at which it ends.
 
         Raises:
-            RecordError: it is damaged, or another record's than the index means.
+            RecordError: the header is damaged, or belongs to another record than `entry`.
         """
         return self._headers.unpack(data, entry, where)
 
@@ -231,9 +231,9 @@ class RecordSet:
         where: str,
         damaged: set[int] | None = None,
     ) -> list[list[int]]:
-        """The bounds of the groups `after` + 1 to `group`; the first begins at `data[start]`.
+        """Return the piece bounds of groups `after` + 1 to `group`; the first begins at `data[start]`.
 
-        With `damaged`, images with a damaged piece are added to it instead of refused.
+        With `damaged`, images with a damaged piece are added to that set instead of raising an error.
         """
         offset = entry.group_ends[after - 1] if after else 0
         bounds = []

@@ -1,4 +1,4 @@
-"""Images of records made before, taken over into new ones without transcoding."""
+"""Reuse images of existing records in new ones without transcoding."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pcr_exp.storage.local import LocalStorage
 
 
 class _Stored(NamedTuple):
-    """Where an image lies in both encodings."""
+    """Location of an image in both encodings."""
 
     cut: SingleImages
     whole: SingleImages
@@ -29,9 +29,9 @@ class _Stored(NamedTuple):
 class StoredImages:
     """The images in a folder of records, found by id. Thread safe.
 
-    An image is taken over if it has the id and, by length and 64-bit checksum, the bytes of the original that
-    the baseline records hold. The folder is only read: once to know where images are, then ten small reads an
-    image, so it should lie on an SSD. Half a kB an image is kept.
+    An image is reused if the original in the baseline records has its id, length and 64-bit checksum. The
+    folder is only read: once to locate the images, then by ten small reads per image, so it should be on an
+    SSD. Memory use is 0.5 kB per image.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class StoredImages:
         codec: ImageCodec = PROGRESSIVE,
         remedy: str = "Leave records.reuse_from out.",
     ) -> None:
-        """`remedy` is what people can do about records that are damaged or unfit.
+        """`remedy` is the advice in errors about damaged or unsuitable records.
 
         Raises RecordError unless `folder` holds splits, each with records in both encodings.
         """
@@ -48,7 +48,7 @@ class StoredImages:
         self._remedy = remedy
         self._codec = codec
         self.num_taken = 0
-        """Images that were found so far."""
+        """Number of images reused so far."""
         self._splits = sorted(path.parents[1].name for path in folder.glob(f"*/pcr/{INDEX_FILE}"))
         if not self._splits or not all((folder / split / "baseline").is_dir() for split in self._splits):
             raise RecordError(
@@ -59,11 +59,11 @@ class StoredImages:
         self._known: dict[str, _Stored] | None = None
 
     def groups(self, image_id: str, original: bytes) -> list[bytes] | None:
-        """The pieces, one per scan group, of the image with this id and these bytes; None if there is none.
+        """Return the pieces, one per scan group, of the image with this id and these bytes; None without one.
 
         Raises:
             RecordError: the records are damaged.
-            StorageError: they cannot be read.
+            StorageError: the records cannot be read.
         """
         with self._lock:
             if self._known is None:
@@ -108,6 +108,6 @@ class StoredImages:
 
 
 def _open(storage: LocalStorage, folder: str) -> SingleImages:
-    """The images of a split in one encoding; it is kept where all of their pieces are."""
+    """Open the images of a split in one encoding, with a cache large enough for all of their tables."""
     records = RecordSet(storage, folder)
     return SingleImages(records, kept_tables=len(records.index.records) * records.index.num_groups)

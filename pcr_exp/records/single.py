@@ -1,4 +1,4 @@
-"""Reading and extracting single images, or a few of a record: small reads, each piece verified by itself."""
+"""Read and extract one or a few images of a record, by small reads; each piece is verified separately."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Range(NamedTuple):
 
 
 def coalesced(ranges: Sequence[Range], max_gap_bytes: int) -> list[Range]:
-    """As few ranges that cover all of these, where no more than `max_gap_bytes` lie between two of them."""
+    """Merge ranges that overlap or are at most `max_gap_bytes` apart; the result is sorted."""
     merged: list[Range] = []
     for start, end in sorted(ranges):
         if merged and start - merged[-1].end <= max_gap_bytes:
@@ -38,29 +38,29 @@ def coalesced(ranges: Sequence[Range], max_gap_bytes: int) -> list[Range]:
 
 
 class _Found(NamedTuple):
-    """The cached part of a record: int64 [N] by label, and where the pieces of its first group are."""
+    """The cached part of a record: its labels (int64 [N] each) and the table of its first group."""
 
     labels: dict[str, npt.NDArray[np.int64]]
     table: Table
 
 
 class SingleImages:
-    """The images of a record set, one or a few at a time. Thread safe.
+    """Reader of one or a few images of a record set at a time. Thread safe.
 
-    The header and the tables, 12 bytes per image and group, are read first and cached for the last records.
-    Then each group's piece is one read of its bytes alone. Bytes that came damaged from remote storage are
-    read once more.
+    The header and the tables (12 bytes per image and group) are read first and cached for recent records.
+    Each piece then takes one read of exactly its bytes. Damaged bytes from remote storage or a cache are read
+    once more.
     """
 
     def __init__(self, records: RecordSet, kept_tables: int = _KEPT_TABLES) -> None:
-        """`kept_tables`: of how many records and groups it is kept where the pieces are, 16 bytes each."""
+        """`kept_tables` is the number of cached tables, one per record and group, of 16 bytes per image."""
         self.records = records
         self._open = functools.lru_cache(_KEPT_TABLES)(self._read_header)
         self._found = functools.lru_cache(kept_tables)(self._find)
         self._table = functools.lru_cache(kept_tables)(self._read_table)
 
     def read(self, record: int, i: int, group: int) -> bytes:
-        """Image i of a record as a JPEG file: its pieces of groups 1 to `group`.
+        """Read image i of a record as a file, from its pieces of groups 1 to `group`.
 
         Raises:
             IndexError: the record has no such image.
@@ -83,15 +83,15 @@ class SingleImages:
                 raise IndexError(f"sample {i} of a record of {num_samples}")
 
     def read_piece(self, record: int, i: int, group: int) -> bytes:
-        """The piece that one scan group adds to image i of a record. Raises as `read` does."""
+        """Read the piece that one scan group adds to image i of a record. Raises as `read` does."""
         return self.records.read_verified(record, lambda: self._read_piece(record, i, group))
 
     def read_several(
         self, record: int, numbers: Sequence[int], group: int, *, max_gap_bytes: int
     ) -> list[bytes]:
-        """These images of a record as JPEG files, in this order. Raises as `read` does.
+        """Read some images of a record as files, in the given order. Raises as `read` does.
 
-        Pieces with at most `max_gap_bytes` between them come with one read.
+        Pieces at most `max_gap_bytes` apart are read together.
         """
         self._require(record, numbers, group)
         return self.records.read_verified(
@@ -131,7 +131,7 @@ class SingleImages:
     def _verify(self, piece: bytes, record: int, i: int, group: int, num_bytes: int) -> None:
         wanted = self.table(record, group).checksums[i]
         if len(piece) != num_bytes or xxhash.xxh3_64_intdigest(piece) != wanted:
-            # The table may be damaged: only the checksums of the pieces protect it.
+            # The cached table may be damaged: only the checksums of the pieces reveal that.
             for kept in (self._open, self._found, self._table):
                 kept.cache_clear()
             raise RecordError(
@@ -144,7 +144,7 @@ class SingleImages:
         return self.records.read_verified(record, lambda: self._open(record))[0]
 
     def table(self, record: int, group: int) -> Table:
-        """Where the pieces of a group are. Raises as `read` does."""
+        """Offsets and checksums of a group's pieces. Raises as `read` does."""
         return self._found(record).table if group == 1 else self._table(record, group)
 
     def _find(self, record: int) -> _Found:
@@ -173,10 +173,10 @@ class SingleImages:
 
 
 def find_image(records: RecordSet, numbers: Sequence[int], image: str) -> tuple[int, int]:
-    """(record, number in it) of an image: by its position among the images of these records, or by its id.
+    """Return (record, index in it) of an image, given by its id or its position in these records.
 
     Raises:
-        RecordError: there is none.
+        RecordError: there is no such image.
     """
     images, position = SingleImages(records), int(image) if image.isdecimal() else None
     for number in numbers:
@@ -196,7 +196,7 @@ def find_image(records: RecordSet, numbers: Sequence[int], image: str) -> tuple[
 
 
 def extract_image(records: RecordSet, record: int, i: int, group: int, *, pieces_only: bool) -> bytes:
-    """An image at a scan group as a file, verified; with `pieces_only` as it lies there, which has no end.
+    """Return an image at a scan group as a verified file; `pieces_only` omits the end marker.
 
     Raises:
         RecordError: the records lack the group, or the image is damaged.

@@ -1,12 +1,12 @@
-"""The source of records, kept beside them: it shows which images were added, removed or replaced.
+"""Source of records, saved with them to detect images that were added, removed or replaced.
 
-    source.json            the dataset's folder; each folder, label file and image file, and its state
-    rejected.csv           rows of a table that are no images, and why, if there are any
-    source_images.csv.gz   each image: split, id, labels, bytes, time of its last change
+    source.json            the dataset's folder, and the state of each folder, label file and image file
+    rejected.csv           table rows that are not images, with the reason; only if there are any
+    source_images.csv.gz   split, id, labels, bytes and modification time of each image
 
-The first is enough for a comparison that takes a second: a folder's time changes with the names in it, a
-file's with its contents. It has at most MAX_COMPARED_FILES image files. The table tells which images changed,
-and how.
+`source.json` is enough for a comparison that takes a second: a folder's modification time changes with the
+names in it, a file's with its contents. It lists at most MAX_COMPARED_FILES image files.
+`source_images.csv.gz` shows which images changed, and how.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ SOURCE_FILE = "source.json"
 IMAGES_FILE = "source_images.csv.gz"
 
 MAX_COMPARED_FILES = 10_000
-"""Image files whose size and time are compared before each run: 0.1 s on a local disk. Of more files
-they are spread evenly over the sorted paths."""
+"""Maximum number of image files whose size and modification time are compared before each run: 0.1 s on a
+local disk. If there are more files, those compared are spaced evenly over the sorted paths."""
 _MAX_SOURCE_BYTES = 2**28
 _MAX_IMAGES_BYTES = 2**31
-"""Limit for the unpacked table, some 20 million images: a small file may unpack to any size."""
+"""Limit for the decompressed table, some 20 million images: a small file may decompress to any size."""
 _SOURCE: dict[str, Check] = {
     "root": check.text,
     "folders": check.mapping_of(check.wholes(-(2**63), 2**63)),
@@ -51,12 +51,12 @@ _ADDED: dict[str, Check] = {
     "files": check.mapping_of(check.wholes(-(2**63), 2**63)),
     "num_files": check.whole(0, 2**63),
 }
-"""Not in files of earlier versions: images are then looked at once, and these are kept."""
+"""Missing from files of earlier versions; images are then compared once, and these fields are saved."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceImage:
-    """An image as it was; `state` is None if its file could not be looked at."""
+    """An image when its dataset was read; `state` is None if its file was not accessible."""
 
     split: str
     labels: str
@@ -65,7 +65,7 @@ class SourceImage:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Where records were made from. Paths are absolute."""
+    """Files that records were made from. Paths are absolute."""
 
     root: str
     folders: dict[str, State]
@@ -73,14 +73,14 @@ class Source:
     remarks: list[str]
     """Remarks on the dataset from when it was read."""
     files: dict[str, State] = field(default_factory=dict)
-    """Image files: all, or MAX_COMPARED_FILES of them."""
+    """Image files: all, or at most MAX_COMPARED_FILES of them."""
     num_files: int = 0
-    """All image files."""
+    """Number of all image files."""
 
     def as_it_was(self) -> bool:
-        """Whether folders, label files and the image files that are noted are as they were, by their states.
+        """Return whether the states of the listed folders, label files and image files are unchanged.
 
-        False of a source that notes no image file.
+        False if no image file is listed.
         """
         if not self.files:
             return False
@@ -97,14 +97,14 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Ids of images that are not what records were made of."""
+    """Ids of images that differ from those that records were made from."""
 
     added: list[str]
     removed: list[str]
     replaced: list[str]
-    """Their size or their bytes are others."""
+    """Images whose size or bytes changed."""
     relabelled: list[str]
-    """Their labels are others, or their split."""
+    """Images whose labels or split changed."""
 
     def __bool__(self) -> bool:
         return bool(self.added or self.removed or self.replaced or self.relabelled)
@@ -120,12 +120,12 @@ class Changes:
 
 
 def resolved(root: str) -> str:
-    """A dataset's folder by the name that two ways of writing it have in common."""
+    """Return the canonical absolute path of a dataset's folder."""
     return str(Path(root).expanduser().resolve())
 
 
 def image_states(dataset: Dataset) -> dict[str, SourceImage]:
-    """Every image of a dataset and its file's state, by id."""
+    """Return every image of a dataset with the current state of its file, by id."""
     return {
         sample.id: SourceImage(split, _labels(sample), _state(sample))
         for split, samples in dataset.splits.items()
@@ -134,11 +134,11 @@ def image_states(dataset: Dataset) -> dict[str, SourceImage]:
 
 
 def compare(before: Mapping[str, SourceImage], now: Mapping[str, SourceImage]) -> tuple[Changes, list[str]]:
-    """The changes, and the ids of images whose time changed and whose size did not.
+    """Return the changes, and the ids of images whose modification time changed but not their size.
 
     Args:
         before: the images that records were made from.
-        now: those that are there.
+        now: the images that exist now.
     """
     changes = Changes([], [id_ for id_ in before if id_ not in now], [], [])
     doubtful = []
@@ -157,10 +157,10 @@ def compare(before: Mapping[str, SourceImage], now: Mapping[str, SourceImage]) -
 
 
 def write_source(folder: Path, root: str, dataset: Dataset, images: Mapping[str, SourceImage]) -> None:
-    """Keep what records in `folder` were made from.
+    """Save what the records in `folder` were made from.
 
     Raises:
-        StorageError: the disk is full or refuses.
+        StorageError: the disk is full or cannot be written to.
     """
     seen, files = dataset.seen, _files(dataset, images)
     chosen = sorted(files)[:: max(1, -(-len(files) // MAX_COMPARED_FILES))]
@@ -178,7 +178,7 @@ def write_source(folder: Path, root: str, dataset: Dataset, images: Mapping[str,
     writer.writerows(
         [image.split, id_, image.labels, *(image.state or ("", ""))] for id_, image in images.items()
     )
-    # Level 1: a million rows take seconds at the default.
+    # Level 1, because the default level takes seconds for a million rows.
     packed = gzip.compress(table.getvalue().encode(errors="surrogateescape"), 1, mtime=0)
     write_atomic(folder / IMAGES_FILE, [packed])
     if seen.refused or (folder / REJECTED_FILE).exists():
@@ -187,7 +187,7 @@ def write_source(folder: Path, root: str, dataset: Dataset, images: Mapping[str,
 
 
 def read_source(folder: Path) -> Source | None:
-    """The source of the records in `folder`; None if that was not kept, or not in this form."""
+    """Read the source of the records in `folder`; None if it is missing or not in this format."""
     try:
         content = parse_json(read_regular(folder / SOURCE_FILE), _MAX_SOURCE_BYTES)
         check.fields(_SOURCE, _ADDED)(content, "")
@@ -197,10 +197,10 @@ def read_source(folder: Path) -> Source | None:
 
 
 def read_images(folder: Path) -> dict[str, SourceImage] | None:
-    """The images that records in `folder` were made from, by id; None if they were not kept."""
+    """Read the images that the records in `folder` were made from, by id; None if missing or unreadable."""
     try:
         with open_regular_file(folder / IMAGES_FILE) as packed, gzip.open(packed) as file:
-            # By the MiB: a read makes room for all that it is asked for.
+            # In blocks of 1 MiB: a read allocates its full requested size.
             num_reads = _MAX_IMAGES_BYTES // MIB
             data = b"".join(islice(iter(lambda: file.read(MIB), b""), num_reads))
         return dict(_parse(data.decode(errors="surrogateescape")))
@@ -217,7 +217,7 @@ def _parse(table: str) -> Iterator[tuple[str, SourceImage]]:
 
 
 def _labels(sample: Sample) -> str:
-    """Labels, and keys of fields that are no files."""
+    """Format labels, and content keys of fields that are not files, as one string."""
     given = {f"beside.{k}": content_key(v) for k, v in sample.fields.items() if isinstance(v, bytes)}
     values = {**sample.labels, **given}
     return " ".join(f"{name}={values[name]}" for name in sorted(values))
@@ -228,7 +228,7 @@ def _field_files(sample: Sample) -> list[Path]:
 
 
 def _state(sample: Sample) -> State | None:
-    """The state of an image and the files of its fields together."""
+    """Total bytes and latest modification time of an image and its field files; None if not accessible."""
     try:
         num_bytes, changed_at_ns = file_state(sample.path)
         beside = [file_state(path) for path in _field_files(sample)]
@@ -239,7 +239,7 @@ def _state(sample: Sample) -> State | None:
 
 
 def _files(dataset: Dataset, images: Mapping[str, SourceImage]) -> dict[Path, State]:
-    """Every file that images and fields lie in, as it was when these were looked at."""
+    """State of every file that contains images or fields, taken from `images` where possible."""
     found: dict[Path, State] = {}
     for samples in dataset.splits.values():
         for sample in samples:
@@ -247,7 +247,7 @@ def _files(dataset: Dataset, images: Mapping[str, SourceImage]) -> dict[Path, St
             if state is None:
                 continue
             if beside := _field_files(sample):
-                with suppress(OSError):  # then it is looked at once more
+                with suppress(OSError):  # a file that vanished meanwhile is left out
                     found |= {path: file_state(path) for path in (sample.path, *beside)}
             elif sample.path not in found:
                 size = state[0] if sample.packed is None else sample.path.stat().st_size

@@ -1,4 +1,4 @@
-"""Whether the images are still those that records were made of, and what happens if not."""
+"""Detect images that changed since their records were made, and decide what to do about them."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ def of_other_bytes(
     stored: Storage | None = None,
     progress: Progress = no_progress,
 ) -> list[str]:
-    """Ids of those images that differ, or whose fields do, from what the records in `folder` hold, sorted.
+    """Return the sorted ids of images whose bytes or fields differ from those in the records in `folder`.
 
-    Reads the original bytes in the baseline records, and the files. An image that records do not hold (it was
-    rejected) counts as different: it may be accepted now.
+    Compares the files with the originals in the baseline records. An image that the records lack (because it
+    was rejected) counts as different, since it may be accepted now.
 
     Args:
-        folder: holds the splits.
-        samples: those to compare, by id.
-        images: says which split each is in.
-        stored: where the records lie, if not in `folder`.
-        progress: told files that were compared, and all.
+        folder: folder of the splits.
+        samples: samples to compare, by id.
+        images: gives the split of each sample.
+        stored: storage of the records, if they are not in `folder`.
+        progress: called with (files compared, files in all).
 
     Raises:
         RecordError: the records are damaged.
-        OSError: they cannot be read.
+        OSError: the records cannot be read.
     """
     other, num_compared = [], 0
     storage = stored or LocalStorage(folder)
@@ -83,7 +83,7 @@ def _holds(sample: Sample, content: bytes, fields: Mapping[str, Buffer]) -> bool
 
 
 class Comparison:
-    """Between the images that are there and those that finished records were made of."""
+    """Comparison of the images that exist now with those that finished records were made from."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class Comparison:
         folder: Path,
         stored: Storage | None = None,
     ) -> None:
-        """`folder` holds the splits of the records; `stored` does, if records themselves are not there."""
+        """`folder` contains the splits; `stored` is the storage of the records, if they are not there."""
         self._stored = stored
         self._dataset = dataset
         self._records = records
@@ -102,26 +102,26 @@ class Comparison:
         self.images: dict[str, SourceImage] = {}
         self._before: dict[str, SourceImage] | None = None
         self.changes: Changes | None = None
-        """None: what the records were made of was not kept."""
+        """None before `compare`, and if the list of the records' source images is missing."""
         self.at_home = False
-        """Whether the images lie where they lay, so that their times count."""
+        """Whether the images are in their original folder; only then are modification times meaningful."""
         self.num_compared = 0
-        """Images whose bytes were compared with those in the records."""
+        """Number of images whose bytes were compared with those in the records."""
 
     @property
     def known(self) -> Collection[str] | None:
-        """Ids of the images that the records were made of; None if that was not kept."""
+        """Ids of the images that the records were made from; None if that list is missing."""
         return self._before
 
     def splits_of_other_bytes(self) -> set[str]:
-        """Splits in which a file's contents were replaced."""
+        """Splits in which the contents of a file changed."""
         return {self.images[id_].split for id_ in self.changes.replaced} if self.changes else set()
 
     def settle(self, *, thorough: bool) -> bool:
-        """Whether the records are to be read as they are; if not, encoding goes on as `on_change` says.
+        """Return True to read the records as they are, False to encode as `records.on_change` says.
 
         Raises:
-            RecordError: they are out of date, and `records.on_change` is `fail` or cannot be had.
+            RecordError: the records are out of date, and `records.on_change` is `fail` or cannot be applied.
         """
         root, source = self._dataset.root, self._source
         if root is None or not Path(root).is_dir():
@@ -137,7 +137,7 @@ class Comparison:
             )
             return True
         self.compare()
-        if self.changes is None:  # an encode compares names, labels and sizes with its records' fingerprint
+        if self.changes is None:  # encoding compares names, labels and sizes by the records' fingerprint
             return not self._records.auto_prepare
         if not self.changes:
             if not (source is not None and at_home and self.images == self._before and source.as_it_was()):
@@ -146,10 +146,10 @@ class Comparison:
         return self._decide()
 
     def compare(self, *, contents: bool = False, progress: Progress = no_progress) -> None:
-        """Compare every image by name, label, size and time, with `contents` by its bytes as well.
+        """Compare every image by name, label, size and modification time; with `contents`, also by bytes.
 
-        Bytes are compared anyway of an image that has another time and the same size, unless the dataset's
-        folder is another: copies have times of their own. `progress` is told files whose bytes were compared.
+        Without `contents`, bytes are compared only of images whose time changed but not their size, and only
+        in the original folder: copies have their own times. `progress` counts images compared by bytes.
         """
         self.opened = keep_fields(open_dataset(self._dataset), self._records.fields)
         self.images = sources.image_states(self.opened)
@@ -172,11 +172,11 @@ class Comparison:
         self.num_compared = len(ids)
 
     def _renamed(self) -> list[str]:
-        """Ids of images whose class has the number that it had and another name, as values and sets may."""
+        """Return ids of images whose class kept its index but not its name, as numbers and sets may."""
         assert self.changes is not None and self.opened is not None
         known, found = {*self.changes.added, *self.changes.relabelled}, []
         for split, samples in self.opened.splits.items():
-            # Its own index each: an encode may have been stopped between splits.
+            # Each split's own index is read, since an encode may have been stopped between splits.
             if not (self._folder / split / "pcr" / INDEX_FILE).exists():
                 continue
             was = read_index(LocalStorage(self._folder), f"{split}/pcr").classes
@@ -187,14 +187,14 @@ class Comparison:
         return found
 
     def _stored_as_they_are(self, doubtful: Collection[str]) -> list[str]:
-        """Ids of the images to compare byte by byte: not those that are known to differ or were rejected."""
+        """Return ids to compare by bytes: all but known changes, and rejected ones unless `doubtful`."""
         assert self.changes is not None
         known = {*self.changes.added, *self.changes.replaced, *self.changes.relabelled}
         rejected = {id_ for split in SPLITS for id_, _ in read_rejected(self._folder / split)}
         return [id_ for id_ in self.images if id_ not in known | (rejected - set(doubtful))]
 
     def describe(self) -> str:
-        """The changes, and the remedy."""
+        """Describe the changes and the remedy."""
         root, made_from, elsewhere = str(self._dataset.root), "", ""
         if self._source is not None and self._source.root != sources.resolved(root):
             made_from = f", in {self._source.root}"

@@ -1,7 +1,7 @@
-"""JSON from disk that must be as we wrote it: what may stand where is declared, the rest is refused by name.
+"""Validate JSON from disk against a declared schema; errors name whatever does not match it.
 
-A check is a function of (value, path) that raises `UnfitError` unless the value may stand there; `path` is
-what people read: `records[3].num_samples`. Checks of containers call the checks of their parts.
+A check is a function of (value, path) that raises `UnfitError` if the value is invalid. `path` locates the
+value in messages, such as `records[3].num_samples`. Checks of containers call the checks of their parts.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 Check = Callable[[Any, str], None]
 
 MAX_WORD, MAX_HEX_KEY = 200, 64
-"""Characters that a word and a key have at most."""
+"""Maximum number of characters of a word and of a key."""
 _MAX_SHOWN = 60
 
 
@@ -24,16 +24,16 @@ _BARE_WORD = re.compile(f"[A-Za-z0-9_][A-Za-z0-9._-]{{0,{MAX_WORD - 1}}}")
 
 
 class UnfitError(ValueError):
-    """The bytes are not the JSON that they should be. The message names path, value and what is wanted."""
+    """The bytes are not the expected JSON. The message names the path, the value and what is expected."""
 
 
 def parse_json(data: bytes, max_bytes: int) -> Any:
-    """The parsed bytes, in memory of at most 64 x `max_bytes`.
+    """Parse JSON, in memory of at most 64 x `max_bytes`.
 
-    Stricter than `json.loads`: UTF-8 only, no key twice in an object, no NaN or Infinity.
+    Stricter than `json.loads`: UTF-8 only, no duplicate keys in an object, no NaN or Infinity.
 
     Raises:
-        UnfitError: too many bytes, or not such JSON.
+        UnfitError: more than `max_bytes` bytes, or invalid JSON.
     """
     if len(data) > max_bytes:
         raise UnfitError(f"it has {len(data)} bytes, more than the {max_bytes} that it may have")
@@ -46,25 +46,25 @@ def parse_json(data: bytes, max_bytes: int) -> Any:
 
 
 def text(value: Any, path: str) -> None:
-    """Any text."""
+    """Require a string."""
     if type(value) is not str:
         raise _unfit(path, value, "text")
 
 
 def hex_key(value: Any, path: str) -> None:
-    """Hexadecimal digits, at most MAX_HEX_KEY; none where a key is not known."""
+    """Require hexadecimal digits, at most MAX_HEX_KEY; empty for an unknown key."""
     if type(value) is not str or not _HEX_KEY.fullmatch(value):
         raise _unfit(path, value, "a key of hexadecimal digits")
 
 
 def word(value: Any, path: str) -> None:
-    """A bare name, which can be part of a path but never lead out of a folder."""
+    """Require a bare name, which can be part of a path but never lead out of a folder."""
     if type(value) is not str or not _BARE_WORD.fullmatch(value):
         raise _unfit(path, value, "a bare name of letters, digits, '.', '_' and '-'")
 
 
 def one_of(*choices: str) -> Check:
-    """One of a few words."""
+    """Return a check for one of a few words."""
 
     def check(value: Any, path: str) -> None:
         if type(value) is not str or value not in choices:
@@ -74,7 +74,7 @@ def one_of(*choices: str) -> Check:
 
 
 def whole(low: int, high: int) -> Check:
-    """A whole number from `low` to `high`. True and 1.0 are none."""
+    """Return a check for an integer from `low` to `high`. True and 1.0 are rejected."""
 
     def check(value: Any, path: str) -> None:
         if type(value) is not int or not low <= value <= high:
@@ -84,14 +84,14 @@ def whole(low: int, high: int) -> Check:
 
 
 def texts(value: Any, path: str) -> None:
-    """A list of texts."""
+    """Require a list of strings."""
     _list(value, path)
     if not set(map(type, value)) <= {str}:
         _each(text, value, path)
 
 
 def wholes(low: int, high: int) -> Check:
-    """A list of whole numbers from `low` to `high`."""
+    """Return a check for a list of integers from `low` to `high`."""
     check_one = whole(low, high)
 
     def check(value: Any, path: str) -> None:
@@ -103,7 +103,7 @@ def wholes(low: int, high: int) -> Check:
 
 
 def list_of(check_one: Check) -> Check:
-    """A list of anything that passes a check."""
+    """Return a check for a list whose items all pass `check_one`."""
 
     def check(value: Any, path: str) -> None:
         _list(value, path)
@@ -113,7 +113,7 @@ def list_of(check_one: Check) -> Check:
 
 
 def mapping_of(check_one: Check) -> Check:
-    """An object with any keys whose values pass a check."""
+    """Return a check for an object with any keys whose values all pass `check_one`."""
 
     def check(value: Any, path: str) -> None:
         _object(value, path)
@@ -126,7 +126,7 @@ def mapping_of(check_one: Check) -> Check:
 def fields(
     required: Mapping[str, Check], optional: Mapping[str, Check] | None = None, *, more: bool = False
 ) -> Check:
-    """An object with the `required` keys, perhaps the `optional` ones, and others only with `more`."""
+    """Return a check for an object with all `required` keys, any `optional` ones, others only with `more`."""
     known = {**required, **(optional or {})}
 
     def check(value: Any, path: str) -> None:
@@ -182,4 +182,4 @@ def _refuse_constant(name: str) -> Any:
 
 
 _DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_refuse_constant)
-"""Made once: making it takes longer than a small header."""
+"""Created once, because creating it takes longer than parsing a small header."""

@@ -1,4 +1,4 @@
-"""A split's folder, as the encoder writes it: records, then `rejected.csv`, then the indexes."""
+"""Write a split's folder: first the records, then `rejected.csv`, then the indexes."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ from pcr_exp.system.regular import read_regular
 
 @dataclass(frozen=True, slots=True)
 class StoredImage:
-    """`original` as it lies on disk; `groups` holds its encoded form, one piece per scan group."""
+    """An image: `original` is its file, `groups` its encoded form with one piece per scan group."""
 
     original: bytes
     groups: list[bytes]
     is_turned: bool
-    """EXIF says to turn it for display. Pixels are stored as they lie, as `ImageFolder` would read them."""
+    """Whether EXIF asks for another orientation. Pixels are not turned, just as in `ImageFolder`."""
     fields: Mapping[str, bytes] = field(default_factory=dict)
-    """By name, what travels beside the image."""
+    """Field name -> bytes."""
 
 
 ENCODINGS: dict[str, ImageCodec] = {"baseline": WHOLE, "pcr": PROGRESSIVE}
-"""Encoding, which is also its folder's name -> the codec that stores images in it."""
+"""Encoding, which is also the name of its folder -> the codec that stores its images."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,22 +54,22 @@ class SplitWriter:
     images: str
     fingerprint: str
     earlier: dict[str, list[RecordEntry]] = field(default_factory=dict)
-    """By encoding, records of encodes before this one, which stay and come first in its indexes."""
+    """Records of earlier encodes, by encoding. They stay, and come first in the indexes."""
     fields: Mapping[str, str] = field(default_factory=dict)
-    """Name -> kind of each field that is stored beside the images."""
+    """Name -> kind of each field stored with the images."""
     codecs: Mapping[str, ImageCodec] = field(default_factory=ENCODINGS.copy)
-    """By encoding."""
+    """Encoding -> codec."""
 
     @property
     def first_number(self) -> int:
-        """The first number of this encode's records; those below are taken."""
+        """The number of this encode's first record; lower numbers are taken."""
         numbers = (record_number(entry.file) for entries in self.earlier.values() for entry in entries)
         return 1 + max(numbers, default=-1)
 
     def write_record(
         self, number: int, loaded: Sequence[tuple[Sample, StoredImage | ImageError]]
     ) -> RecordMarker:
-        """Store the images of one record, in order, and leave out those that came as an error."""
+        """Write one record and its marker, with the images in order; errors are listed as rejected."""
         kept = [(sample, image) for sample, image in loaded if isinstance(image, StoredImage)]
         packed: dict[str, PackedRecord] = {}
         beside: dict[str, PackedRecord] = {}
@@ -78,7 +78,7 @@ class SplitWriter:
             packed[encoding] = self._write(
                 encoding, record_file(number), kept, pieces, codec.num_groups, codec.name
             )
-            if names := sorted(self.fields):  # laid out as a record is, with a field in place of each group
+            if names := sorted(self.fields):  # the layout of a record, with a field in place of each group
                 pieces = [[image.fields[name] for name in names] for _, image in kept]
                 beside[encoding] = self._write(
                     encoding, fields_file(number), kept, pieces, len(names), fields_id(self.fields)
@@ -153,24 +153,24 @@ class SplitWriter:
             write_index(self.folder / encoding, index)
 
     def is_finished(self) -> bool:
-        """All indexes are there. Raises RecordError as `read_indexes` does."""
+        """Return whether all indexes exist. Raises RecordError as `read_indexes` does."""
         return len(self.read_indexes()) == len(ENCODINGS)
 
     def remove_indexes_of_others(self) -> None:
-        """Give up records that were made of something else: without their index, an encode replaces them."""
+        """Remove indexes with another fingerprint, so that an encode replaces their records."""
         for encoding in ENCODINGS:
             path = self._index_path(encoding)
             if path.exists() and parse_index(read_regular(path), str(path)).fingerprint != self.fingerprint:
                 path.unlink()
 
     def read_indexes(self) -> dict[str, RecordIndex]:
-        """The indexes that are there, by encoding.
+        """Read the existing indexes, by encoding.
 
         Raises:
-            RecordError: one is damaged, or its records were made from something else than they would be now.
+            RecordError: an index is damaged, or its records were made from other files or settings.
         """
         indexes = self.parse_indexes()
-        if self.earlier:  # what is there is what this encode adds to, until it is finished
+        if self.earlier:  # other indexes list the records that this encode adds to
             return {name: index for name, index in indexes.items() if index.fingerprint == self.fingerprint}
         for index in indexes.values():
             was_added_to = any(entry.fingerprint for entry in index.records)
@@ -183,10 +183,10 @@ class SplitWriter:
         return indexes
 
     def parse_indexes(self) -> dict[str, RecordIndex]:
-        """The indexes that are there, by encoding, whatever their records were made from.
+        """Parse the existing indexes, by encoding, whatever their records were made from.
 
         Raises:
-            RecordError: one is damaged, or of another version.
+            RecordError: an index is damaged, or of another version.
         """
         indexes = {}
         for encoding in ENCODINGS:

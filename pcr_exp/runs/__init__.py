@@ -1,5 +1,5 @@
-"""One training run on disk: its name, its directory, its manifest and rows, and the session that makes them.
+"""A training run on disk: its id, directory, manifest and rows, and the session that writes them.
 
-`experiments.train` calls `train_run.run_training`. `analysis` reads what it left, by `manifest` and
-`rows`, or a packed set of runs, by `packed`.
+`experiments.train` calls `train_run.run_training`. `analysis` reads the results through `manifest` and
+`rows`, or a packed set of runs through `packed`.
 """

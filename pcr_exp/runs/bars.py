@@ -16,7 +16,7 @@ from pcr_exp.training.task import TOP1, Headline
 
 
 class TrainingBar:
-    """A bar over all updates of a run, fed with its rows."""
+    """A progress bar over all updates of a run, updated from its rows."""
 
     def __init__(
         self, bar: Progress, *, epochs: int, total_steps: int, step: int, headline: Headline = TOP1
@@ -40,7 +40,7 @@ class TrainingBar:
         self._last = row
 
     def show_totals(self) -> None:
-        """Show the rates of the whole run: those of its last few updates say little about it."""
+        """Show the rates of the whole run in place of those of its last few updates."""
         if self._last is not None:
             totals = interval_rates({}, self._last)
             self._bar.update(self._task, rates=f"in all {_rates(totals)}")
@@ -48,7 +48,7 @@ class TrainingBar:
 
 def _rates(rates: Mapping[str, float]) -> str:
     mib_per_s = rates["storage_mib_per_s"]
-    read = f"{mib_per_s:.1f}" if mib_per_s >= 1 else f"{mib_per_s:.2g}"  # 0.05 is not 0.0
+    read = f"{mib_per_s:.1f}" if mib_per_s >= 1 else f"{mib_per_s:.2g}"  # so that 0.05 is not shown as 0.0
     return f"{rates['images_per_s']:.0f} images/s, {read} MiB/s, {rates['wait_share']:.0%} waiting"
 
 
@@ -56,7 +56,7 @@ def _rates(rates: Mapping[str, float]) -> str:
 def training_bar(
     *, epochs: int, total_steps: int, step: int, shown: bool, headline: Headline = TOP1
 ) -> Iterator[TrainingBar]:
-    """Show a bar on stderr while the block runs, then the run's totals (off a terminal those alone)."""
+    """Show a bar on stderr while the block runs, then the run's totals (off a terminal only the totals)."""
     columns = ("{task.fields[epoch]}", "{task.fields[rates]}", "{task.fields[score]}")
     texts = [TextColumn(column) for column in columns]
     console = Console(stderr=True)
@@ -73,7 +73,7 @@ def training_bar(
 
 @contextmanager
 def _logs_above_bar(*, live: bool) -> Iterator[None]:
-    # rich moves what is written to sys.stderr above the bar, but handlers made earlier hold the real stream.
+    # rich prints sys.stderr output above the bar, but handlers created earlier hold the real stream.
     moved: list[tuple[logging.StreamHandler[Any], Any]] = []
     if live:
         for handler in logging.getLogger().handlers:

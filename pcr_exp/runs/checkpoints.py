@@ -1,4 +1,4 @@
-"""Networks that are evaluated again: published weights, and the checkpoints of finished runs."""
+"""Trained networks to evaluate: published weights, and checkpoints of finished runs."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from pcr_exp.training.weights import load_checkpoint, weights_of
 
 
 def open_published(config: ModelConfig, num_outputs: int) -> Trained:
-    """Return the model with its weights, all of which must come from the file.
+    """Return the model with published weights; every weight must come from the file.
 
     Raises:
-        ConfigError: there are no weights, or they have no head of `num_outputs`.
+        ConfigError: there are no weights, or their head does not have `num_outputs` outputs.
     """
-    # A head that does not fit starts from random numbers: two of them differ.
+    # A head that does not fit is initialised at random, so it differs between two seeds.
     networks = []
     for seed in (0, 1):
         torch.manual_seed(seed)
@@ -70,16 +70,16 @@ class FinishedRun:
 
     @property
     def image_size(self) -> int:
-        """Pixels of a side of what the network was looked at with."""
+        """Side length in pixels of the images on which the network was evaluated."""
         return int(self.settings["training"]["eval_image_size"])
 
 
 def find_runs(folders: Sequence[str]) -> list[FinishedRun]:
-    """The finished runs in these folders, or in folders of theirs, by their names.
+    """Return the finished runs among these folders and, sorted by name, those directly inside the others.
 
     Raises:
         RunError: there is none, or one is damaged.
-        ConfigError: they are of several models, or were looked at with images of several sizes.
+        ConfigError: their models or the sizes of their evaluation images differ.
     """
     found = []
     for folder in map(Path, folders):
@@ -102,10 +102,10 @@ def find_runs(folders: Sequence[str]) -> list[FinishedRun]:
 
 
 def check_asked(config: EvaluateConfig, runs: Sequence[FinishedRun]) -> None:
-    """Refuse what is asked of runs that were made otherwise.
+    """Check that the requested evaluation fits the settings of the runs.
 
     Raises:
-        ConfigError: their dataset, label, model, or how they were looked at is another; says what to give.
+        ConfigError: their dataset, label, model or evaluation settings differ; the message says what to give.
     """
     for run in runs:
         if config.image_size not in (None, run.image_size):
@@ -130,7 +130,7 @@ def check_asked(config: EvaluateConfig, runs: Sequence[FinishedRun]) -> None:
             "loader.antialias": (run.settings["loader"].get("antialias", False), config.loader.antialias),
         }
         if config.classes is not None:
-            del pairs["dataset.label"]  # what the photographs' labels are called is theirs
+            del pairs["dataset.label"]  # other photographs may name their label differently
         for key, (trained, asked) in pairs.items():
             if trained != asked:
                 raise _another(key, asked, run, trained, f"Give {key}={trained}")
@@ -144,8 +144,8 @@ def open_runs(runs: Sequence[FinishedRun], num_outputs: int) -> list[Trained]:
     """Return the networks of runs, with the weights of their checkpoints.
 
     Raises:
-        RunError: one has no checkpoint that fits.
-        ConfigError: its model is not known here.
+        RunError: a run has no matching checkpoint.
+        ConfigError: a run's model is not known here.
     """
     trained = []
     for run in runs:
@@ -169,10 +169,10 @@ def open_runs(runs: Sequence[FinishedRun], num_outputs: int) -> list[Trained]:
 
 
 def model_of(settings: Mapping[str, Any]) -> ModelConfig:
-    """The settings of a model from those in a run's `config.yaml`, which does not say of which family it is.
+    """Return model settings from those in a run's `config.yaml`, which does not name the model family.
 
     Raises:
-        ConfigError: no family takes them.
+        ConfigError: no model family accepts them.
     """
     refused: ConfigError | None = None
     for schema in sorted(set(schemas("model").values()), key=lambda schema: len(fields(schema))):

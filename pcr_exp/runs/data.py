@@ -1,4 +1,4 @@
-"""A run's data: records to train on, through its storage, and records to evaluate on, at full speed."""
+"""A run's data: training records through its configured storage, evaluation records at full speed."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ from pcr_exp.training.distributed.processes import Processes
 
 @dataclass(frozen=True, slots=True)
 class RunData:
-    """All splits, open."""
+    """The opened records of all splits."""
 
     train: RecordSet
     tune: RecordSet
@@ -62,16 +62,16 @@ class RunData:
 
 
 def prepare_data(config: TrainConfig, *, progress: bool) -> None:
-    """Make missing records if `records.auto_prepare` and the root is a local folder; look for changed images.
+    """Make missing records (with `records.auto_prepare`) and check for changed images.
 
-    Those of a mixture's sources are used as they are.
+    Records at a remote root and those of a mixture's sources are used as they are.
 
     Args:
         config: The whole configuration.
         progress: Show a bar on stderr.
 
     Raises:
-        PcrExpError: they cannot be made, or images were added, removed or replaced since.
+        PcrExpError: records cannot be made, or images were added, removed or replaced since they were made.
     """
     if isinstance(config.dataset, MixtureConfig):
         return
@@ -80,16 +80,16 @@ def prepare_data(config: TrainConfig, *, progress: bool) -> None:
 
 
 def open_data(config: TrainConfig, *, bucket: Path | None = None, plain: bool = False) -> RunData:
-    """Open the records, which `prepare_data` makes.
+    """Open the records, which `prepare_data` has made.
 
     Args:
         config: The whole configuration.
-        bucket: The state of a storage throttle that other processes share.
-        plain: Open the training records without any throttle: to look at them, not to train.
+        bucket: State file of a storage throttle that other processes share.
+        plain: Open the training records without a throttle, for inspection instead of training.
 
     Raises:
         ConfigError: the records have no such label.
-        PcrExpError: they are missing or damaged.
+        PcrExpError: records are missing or damaged.
     """
     train = _open_train(config, None if plain else config.storage, bucket)
     tune, val = (
@@ -111,18 +111,18 @@ def _open_train(config: TrainConfig, limits: StorageConfig | None, bucket: Path 
     storage = CountingStorage(open_root(records, limits, bucket=bucket))
     folder = f"{records_folder(config.dataset, records)}/train/{encoding}"
     train = RecordSet(storage, folder, max_pixels=records.max_pixels)
-    require_files(train, open_root(records))  # what is no part of training is not slowed down
+    require_files(train, open_root(records))  # checks are not part of training and not throttled
     return train
 
 
 def with_cache(config: TrainConfig, data: RunData, policy: ScanPolicy) -> RunData:
-    """Read the training records through the cache that `storage.cache` names, if it names one.
+    """Return data that reads the training records through the cache named by `storage.cache`, if any.
 
-    It keeps what is read, or what the policy has planned for it (`scan=cached`).
+    The cache keeps what is read, or only what the policy has planned for it (`scan=cached`).
 
     Raises:
-        ConfigError: the cache is smaller than the plan says.
-        StorageError: there can be no cache.
+        ConfigError: the cache is smaller than the plan requires.
+        StorageError: the cache cannot be opened.
     """
     place, mib, train = config.storage.cache, config.storage.cache_mib, data.train
     if place is None:
@@ -133,7 +133,7 @@ def with_cache(config: TrainConfig, data: RunData, policy: ScanPolicy) -> RunDat
         wanted = f"{planned:.1f} or more, which scan.cache_mib has planned"
         require(planned <= mib, "storage.cache_mib", mib, wanted)
         keep = {train.path(record): num_bytes for record, num_bytes in policy.kept_bytes.items()}
-    # An encode of other files has another fingerprint; records that were added to keep theirs.
+    # Records encoded from other files have another fingerprint; appending to records keeps it.
     key = key_of({"root": config.records.root, "fingerprint": train.index.fingerprint})
     cached = CachedStorage(train.storage, open_cache(place, round(mib * MIB), key), keep)
     return replace(
@@ -142,10 +142,10 @@ def with_cache(config: TrainConfig, data: RunData, policy: ScanPolicy) -> RunDat
 
 
 def open_unthrottled(dataset: DatasetConfig, records: RecordsConfig, split: str, encoding: str) -> RecordSet:
-    """Open the records of a split, of `tune` and `val` as many images as are to be looked at.
+    """Open the records of a split; `dataset` limits the number of images of `tune` and `val`.
 
     Raises:
-        PcrExpError: they are missing or damaged.
+        PcrExpError: records are missing or damaged.
     """
     if isinstance(dataset, MixtureConfig):
         return open_mixed(dataset, records, split, encoding)
@@ -158,11 +158,11 @@ def open_unthrottled(dataset: DatasetConfig, records: RecordsConfig, split: str,
 
 
 def images_key_of(config: TrainConfig) -> str:
-    """16 hex digits of the images of all splits, wherever they and their records lie.
+    """Return a key of the images of all splits, wherever they lie: 16 hex digits, 8 for a mixture.
 
     Raises:
         ConfigError: the records have no such label.
-        RecordError: there are no records, or they do not say it.
+        RecordError: there are no records, or their index is invalid.
     """
     if isinstance(config.dataset, MixtureConfig):
         return mixture_images_key(config.dataset, config.records)
@@ -176,12 +176,12 @@ def images_key_of(config: TrainConfig) -> str:
 def dataset_facts(
     dataset: DatasetConfig, records: RecordsConfig, encoding: str = "baseline"
 ) -> DatasetFacts | None:
-    """Facts of the images in a dataset's records, all splits together; None of a mixture, which has a name.
+    """Return facts about a dataset's images over all splits, from its records; None for a mixture.
 
     Args:
-        dataset: Which, and the label whose classes are counted.
-        records: Where they lie.
-        encoding: Of the training images.
+        dataset: The dataset, and the label whose classes are counted.
+        records: Location of the records.
+        encoding: Encoding of the training images.
 
     Raises:
         PcrExpError: records are missing or damaged.
@@ -206,7 +206,7 @@ def _check_label(config: TrainConfig, index: RecordIndex) -> None:
 
 
 def class_counts(records: RecordSet, label: str) -> NDArray[np.int64]:
-    """Return how many images of a split each class has, [classes]; only the records' headers are read.
+    """Return the number of images of each class in a split, [classes]; reads only record headers.
 
     Raises:
         PcrExpError: a record cannot be read, or is damaged.
@@ -218,9 +218,9 @@ def class_counts(records: RecordSet, label: str) -> NDArray[np.int64]:
 
 
 def ids_and_labels(records: RecordSet, label: str) -> Iterator[tuple[list[str], NDArray[np.int64]]]:
-    """The ids and class indexes [N] of each record's images; only headers are read.
+    """Yield the ids and class indexes [N] of each record's images; reads only record headers.
 
-    Ids of a mixture's images begin with their source.
+    The ids of a mixture's images begin with the name of their source.
 
     Raises:
         PcrExpError: a record cannot be read, or is damaged.
@@ -239,7 +239,7 @@ def ids_and_labels(records: RecordSet, label: str) -> Iterator[tuple[list[str], 
 
 
 def open_run_policy(config: TrainConfig, data: RunData, run: PolicyInputs) -> ScanPolicy:
-    """The policy that the training records are read by. Raises as `open_policy` and `open_mixed_policy`."""
+    """Return the policy for reading training records. Raises as `open_policy` and `open_mixed_policy` do."""
     if isinstance(config.dataset, MixtureConfig):
         assert isinstance(data.train, MixedRecords)
         return open_mixed_policy(config.dataset, config.scan, data.train, run)
@@ -247,7 +247,7 @@ def open_run_policy(config: TrainConfig, data: RunData, run: PolicyInputs) -> Sc
 
 
 def epoch_mixture(config: TrainConfig, data: RunData) -> Mixture | None:
-    """The images that an epoch of a mixture takes; None for one dataset, which gives every image."""
+    """Return the images that a mixture's epochs use; None for one dataset, which uses every image."""
     if not isinstance(config.dataset, MixtureConfig):
         return None
     assert isinstance(data.train, MixedRecords)
@@ -257,7 +257,7 @@ def epoch_mixture(config: TrainConfig, data: RunData) -> Mixture | None:
 def training_loader(
     config: TrainConfig, data: RunData, policy: ScanPolicy, processes: Processes
 ) -> RecordLoader:
-    """Make the loader of augmented, shuffled batches of this process's share."""
+    """Return the loader of augmented, shuffled batches for this process's share of an epoch."""
     return RecordLoader(
         data.train,
         policy,
@@ -277,7 +277,7 @@ def training_loader(
 
 
 def full_training_loader(config: TrainConfig, data: RunData) -> RecordLoader:
-    """Make the loader of augmented training images with all their scans, all of them, and never throttled.
+    """Return an unthrottled loader of augmented training images with all scans, for all shares together.
 
     Raises:
         PcrExpError: a record is missing or damaged.
@@ -299,13 +299,13 @@ def full_training_loader(config: TrainConfig, data: RunData) -> RecordLoader:
 def validation_loader(
     config: TrainConfig, data: RunData, split: str = "val", group: int | None = None
 ) -> RecordLoader:
-    """Make the loader of whole images of `val` or `tune`, never throttled.
+    """Return an unthrottled loader of the images of `val` or `tune`.
 
-    They are of the original JPEG bytes; with `group` they are read up to that scan group instead, as the
-    training images are.
+    It reads the original JPEG bytes; with `group` it reads progressive records up to that scan group, as for
+    training images.
 
     Raises:
-        ConfigError: the split holds no image.
+        ConfigError: the split has no images.
         PcrExpError: there are no progressive records of the split, or they are damaged.
     """
     records: RecordSet = (
@@ -335,10 +335,10 @@ log = logging.getLogger(__name__)
 
 
 def settle_page_cache(config: TrainConfig, data: RunData) -> float | None:
-    """Drop the training records from the page cache if `storage.cold_cache`, and log what it holds then.
+    """Drop the training records from the page cache if `storage.cold_cache` is set; log the cached share.
 
     Returns:
-        The share (0 to 1) of the records' bytes that the page cache holds; None if that cannot be known.
+        The share (0 to 1) of the records' bytes in the page cache afterwards; None if it is unknown.
     """
     files = _record_files(config, data.train)
     if config.storage.cold_cache:
@@ -350,7 +350,7 @@ def settle_page_cache(config: TrainConfig, data: RunData) -> float | None:
 
 @contextmanager
 def as_found(config: TrainConfig, records: RecordSet, num_images: int) -> Iterator[None]:
-    """After the block has read a split's first images, drop files that were not cached before."""
+    """After the block, drop record files of the first `num_images` that were not cached before it."""
     files = []
     for path, record in zip(_record_files(config, records), records.index.records, strict=False):
         if num_images > 0:
@@ -364,7 +364,7 @@ def as_found(config: TrainConfig, records: RecordSet, num_images: int) -> Iterat
 
 
 def _record_files(config: TrainConfig, records: RecordSet) -> list[Path]:
-    """Return the records' files, or nothing for records on other machines, whose memory is out of reach."""
+    """Return the record files; none for remote records, whose page cache is out of reach."""
     if isinstance(config.dataset, MixtureConfig):
         return files_of(config.dataset, records) if isinstance(records, MixedRecords) else []
     if "://" in config.records.root:

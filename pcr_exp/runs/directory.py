@@ -1,4 +1,4 @@
-"""A run owns its directory: who may write there, what lies where, and how the last session ended."""
+"""A run's directory: its lock, its files, and how the last session ended."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from pcr_exp.system.lock import HOLDER_SUFFIX, hold
 log = logging.getLogger(__name__)
 _LOCK = "lock"
 _BEFORE_CONFIG = {_LOCK, f"{_LOCK}{HOLDER_SUFFIX}", f"{_LOCK}{HOLDER_SUFFIX}.tmp", "config.yaml.tmp"}
-"""Files that a directory may hold if its maker was killed before it wrote the configuration."""
+"""Files that a directory may hold if its creator was killed before writing the configuration."""
 _SOON_S = 5.0
 _YAML = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""libyaml reads what OmegaConf has written in 2 ms, where OmegaConf takes 28; a sweep has hundreds."""
+"""libyaml reads a configuration in 2 ms where OmegaConf takes 28 ms; a sweep has hundreds."""
 
 
 class RunInUseError(RunError):
@@ -45,7 +45,7 @@ class RunDirectory:
 
     path: Path
     dead_holder: str | None = None
-    """The process that died holding the directory, if the last one did."""
+    """The last process that held the directory, if it died holding it."""
 
     @property
     def manifest_path(self) -> Path:
@@ -79,7 +79,7 @@ class RunDirectory:
         """Return the run's configuration, as plain values.
 
         Raises:
-            OSError: it is not there.
+            OSError: it does not exist.
             RunError: it is damaged.
         """
         text = self.config_path.read_bytes()
@@ -101,7 +101,7 @@ class RunDirectory:
 
     @property
     def status(self) -> str:
-        """`new`, `interrupted` (also: killed), `failed` or `finished`. For whoever holds the directory."""
+        """`new`, `interrupted` (also: killed), `failed` or `finished`, if no other process runs it now."""
         manifest = self.manifest()
         if manifest is None:
             return "new"
@@ -109,7 +109,7 @@ class RunDirectory:
 
 
 def planned_directory(config: TrainConfig, images: str) -> RunDirectory:
-    """The directory that `claim` would hold now, if nobody is at work."""
+    """Return the directory that `claim` would hold now if no other process is using it."""
     settings = timing_settings(asdict(config))
     shared = RunDirectory(Path(config.runs_root) / run_id(config, images))
     is_taken = shared.status == "finished" and _other_settings(shared, settings)
@@ -122,20 +122,20 @@ def _own_path(shared: Path, settings: Mapping[str, Any]) -> Path:
 
 @contextmanager
 def claim(config: TrainConfig, images: str) -> Iterator[RunDirectory]:
-    """Hold the run's directory `<runs_root>/<run_id>`, made here if it is new.
+    """Lock the run's directory `<runs_root>/<run_id>`, creating it if needed.
 
-    What was learned there is what this configuration would learn, at whatever speed. So an interrupted run is
-    continued by whoever comes, and a finished one is finished, on any machine. But settings that change
-    seconds alone (workers, threads, device) are set for the sake of seconds: where the run is finished, or
-    being made, with others than these, they get a directory of their own: `<run_id>-t<key of the settings>`.
+    Runs with the same id learn the same, at whatever speed. An interrupted run is therefore continued, and a
+    finished one counts as finished, on any machine. Settings that affect only speed (workers, threads,
+    device) still matter for timings. If the run is finished or in progress with other such settings, this one
+    gets a directory of its own: `<run_id>-t<key of the settings>`.
 
     Args:
         config: The whole configuration.
         images: Key of the images of all splits.
 
     Raises:
-        RunError: a live process holds it, it belongs to another configuration, or it is not a run's.
-        StorageError: it cannot be made.
+        RunError: a live process holds it, it belongs to another configuration, or it is not a run directory.
+        StorageError: it cannot be created.
     """
     settings = timing_settings(asdict(config))
     shared = Path(config.runs_root) / run_id(config, images)
@@ -156,7 +156,7 @@ def claim(config: TrainConfig, images: str) -> Iterator[RunDirectory]:
             directory = stack.enter_context(_hold(_own_path(shared, settings)))
             _check_config(directory, config, images)
         if directory.status != "finished":
-            # What may differ (workers, logging, paths) is as this session has it.
+            # Settings that may differ (workers, logging, paths) are saved as in this session.
             settings = {key: value for key, value in asdict(config).items() if key not in OF_THE_COMMAND}
             text = OmegaConf.to_yaml(OmegaConf.create(redacted(settings)))
             write_atomic(directory.config_path, [text.encode()])
@@ -183,17 +183,17 @@ def _in_use(path: Path, holder: str) -> RunInUseError:
 
 
 def _wait_for_config(directory: RunDirectory) -> None:
-    # Jobs of a sweep that begin at once: whoever came first has yet to write what it is.
+    # If jobs of a sweep start together, the first may not have written its configuration yet.
     until_s = time.monotonic() + _SOON_S
     while not directory.config_path.exists() and time.monotonic() < until_s:
         time.sleep(0.05)
 
 
 def _other_settings(directory: RunDirectory, settings: Mapping[str, Any]) -> list[str]:
-    """The settings of speed that the last session had other values of, in words; none while it just began."""
+    """Return, in words, the speed settings that differ from the last session's; none if it has just begun."""
     try:
         found = timing_settings(directory.config())
-    except (OSError, KeyError, AttributeError, TypeError):  # it has only begun, or `_check_config` refuses it
+    except (OSError, KeyError, AttributeError, TypeError):  # it has just begun, or `_check_config` rejects it
         return []
     return [f"{key}={found.get(key)}, now {new}" for key, new in settings.items() if found.get(key) != new]
 
@@ -212,7 +212,7 @@ def _check_config(directory: RunDirectory, config: TrainConfig, images: str) -> 
         return
     found = directory.config()
     try:
-        files = own_files(config)  # the directory is named after them
+        files = own_files(config)  # the directory's name depends on them
         different = differences(identity(found, images, files), identity(asdict(config), images, files))
     except (KeyError, AttributeError, TypeError):
         different = ["its groups"]
@@ -225,7 +225,7 @@ def _check_config(directory: RunDirectory, config: TrainConfig, images: str) -> 
 
 @contextmanager
 def log_to(path: Path) -> Iterator[None]:
-    """Append everything from level INFO that `pcr_exp` logs, less secrets; other handlers get it as well."""
+    """Append `pcr_exp` messages from level INFO to a file, without secrets; other handlers get them too."""
     logger = logging.getLogger("pcr_exp")
     handler = logging.FileHandler(path, encoding="utf-8")
     handler.setFormatter(RedactingFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
@@ -241,10 +241,10 @@ def log_to(path: Path) -> Iterator[None]:
 
 
 def write_layers(path: Path, history: Sequence[Mapping[str, Any]]) -> None:
-    """Write all rows so far; a run that compresses nothing gets no file.
+    """Write the rows so far as CSV; a run that compresses nothing gets no file.
 
     Raises:
-        StorageError: the disk is full or refuses.
+        StorageError: the disk is full or cannot be written.
     """
     if not history:
         return

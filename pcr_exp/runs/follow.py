@@ -1,8 +1,8 @@
-"""The processes beside the first: they train along, write nothing, and go on from what all of them saved.
+"""Processes other than the first: they train, write no files, and resume from the state that all saved.
 
-A run that was saved by some processes goes on with more or fewer. Model, optimizer, clocks and what a scan
-policy has found out are the same in all, or one's own for all; what each counted of its own share (images,
-bytes, messages) is handed on so that the sums over all stay right.
+A run can resume with more or fewer processes than saved it. All then take model, optimizer, clocks and scan
+policy state from the first. Counters of each process's own share (images, bytes, messages) are redistributed
+so that their sums over all processes stay correct.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ class Assignment:
     """The first process's message to the others before they begin."""
 
     folder: Path
-    """The run's directory: others cannot know it, since it depends on what lies in it already."""
+    """The run's directory. Other processes cannot derive it, since it depends on existing runs."""
     finished: bool
-    """Whether there is nothing to do."""
+    """Whether the run is finished already."""
     checkpoint: Path | None
-    """Where to go on from."""
+    """Checkpoint to resume from; None if there is none."""
     bucket: Path | None
-    """The state of the storage throttle: processes share one storage."""
+    """State file of the storage throttle, which all processes share; None without a throttle."""
 
     @classmethod
     def of(cls, config: TrainConfig, directory: RunDirectory) -> Assignment:
-        """Decide, as the holder of the run's directory."""
+        """Return the assignment, in the process that holds the run's directory."""
         checkpoint = directory.checkpoint_path
         finished = directory.status == "finished"
         return cls(
@@ -60,7 +60,7 @@ class Assignment:
 
 
 def follow(config: TrainConfig, device: torch.device, processes: Processes) -> Assignment:
-    """Train along with the first process, unless it finds the run finished; return what it said.
+    """Train together with the first process, unless the run is finished; return its assignment.
 
     Raises:
         KeyboardInterrupt, SystemExit: on SIGINT, SIGTERM, after the checkpoint that all take part in.
@@ -95,15 +95,15 @@ def _give(processes: Processes, state: dict[str, object]) -> None:
 
 
 def share_of_state(states: Sequence[State], rank: int, world_size: int) -> State:
-    """The state that process `rank` of `world_size` begins with.
+    """Return the state with which process `rank` of `world_size` resumes.
 
-    As many as there were get their own back. Otherwise each gets the first's, with the counters of those that
-    it takes the place of: process r of those before goes on in r modulo `world_size`.
+    With an unchanged number of processes, each gets its own state back. Otherwise each gets the first one's,
+    with the counters of the processes that it replaces: old process r continues in r modulo `world_size`.
 
     Args:
-        states: By rank, what the processes saved (`Session.state_dict`).
-        rank: Of the process that goes on.
-        world_size: How many go on.
+        states: Saved states (`Session.state_dict`) by rank.
+        rank: Rank of the process that resumes.
+        world_size: Number of processes that resume.
     """
     if len(states) == world_size:
         return states[rank]
@@ -123,7 +123,7 @@ def _progress(states: Sequence[State], own: Sequence[State], world_size: int) ->
     first = states[0]
     progress = {**first, **{key: sum(each[key] for each in own) for key in _COUNTED & first.keys()}}
     for key in _MEANS:
-        # Every process has the same mean; of its weight, images, each takes over an equal part.
+        # Every process has the same mean. Its weight (images) is split equally between them.
         progress[key] = {part: sum(each[key][part] for each in states) / world_size for part in first[key]}
     if first.get("by_source"):
         sums = {name: sum(each["by_source"][name] for each in own) for name in first["by_source"]}
@@ -138,7 +138,7 @@ def _progress(states: Sequence[State], own: Sequence[State], world_size: int) ->
 
 
 def _exchange(states: Sequence[State], own: Sequence[State]) -> State:
-    """Share out the state of plain averaging, which is only counts; one process alone has none."""
+    """Redistribute the state of plain averaging, which holds only counts; a single process has none."""
     wires = [state["exchange"]["wire"] for state in states if "wire" in state["exchange"]]
     if not wires:
         return {}
@@ -148,6 +148,6 @@ def _exchange(states: Sequence[State], own: Sequence[State]) -> State:
 
 
 def saved_states(checkpoint: Mapping[str, Any]) -> list[State]:
-    """The states of all processes, by rank, from what the first one saved."""
+    """Return the states of all processes, by rank, from the checkpoint of the first."""
     own = {key: value for key, value in checkpoint.items() if key != "others"}
     return [own, *checkpoint["others"]]

@@ -1,4 +1,4 @@
-"""A run's name: readable, and equal for two runs exactly if the same science would come out of them."""
+"""A run's readable id, equal for two runs exactly if they would give the same scientific result."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from pcr_exp.redaction import redacted
 from pcr_exp.system.keys import key_of
 from pcr_exp.training.task import headline_of_task
 
-# What changes where files lie, how fast this machine works or how often it speaks, but never what is learned.
+# Settings that affect file locations, speed or how often progress is logged, but never what is learned.
 _WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
-    # The paper's recipe counts where training=paper or model=paper copies from it.
+    # The paper's recipe counts through the settings that training=paper or model=paper copy from it.
     "dataset": ("root", "table", "columns", "on_error", "paper"),
     "loader": ("num_workers", "prefetch_batches", "records_ahead", "timeout_s"),
     "storage": ("reads_in_flight", "cache", "cache_mib"),
     "training": ("log_every_steps", "checkpoint_every_steps", "device", "exclusive", "num_threads"),
 }
 _GROUPS_WITHOUT_EFFECT = ("records", "tracking", "runs_root", "components", *OF_THE_COMMAND)
-# Groups that came after published runs, with the values that describe those runs: while a key has that value
-# it is left out, so that new runs stand beside those in tables. Such a default must never change.
+# Keys added after runs were published, with the values that describe those runs. A key with that value is
+# left out, so that tables can compare new runs with published ones. These values must never change.
 _ADDED_LATER: dict[str, dict[str, Any]] = {
     "dataset": {"group_by": None, "num_folds": None, "fold": None},
     "echo": asdict(EchoConfig()),
@@ -51,24 +51,23 @@ _ADDED_LATER: dict[str, dict[str, Any]] = {
     },
     "task": asdict(TaskConfig()),
 }
-# Settings that all codecs had until each was given its own: they stay part of every codec's identity, so that
-# its runs are called what they were.
+# Settings that all codecs shared before each had its own. They stay part of every codec's identity, so that
+# run ids do not change.
 _ONCE_OF_EVERY_CODEC = {"sparsity": 1.0, "zero_run": True, "fraction": 0.25, "rank": 2}
 _OF_STUDIES_WITHOUT_EFFECT = (
     *("out", "out_root", "features_root", "num_workers", "num_threads", "device", "batch_size", "runs"),
     "num_explored_images",
 )
-"""Settings of studies that change where files lie or how fast they are made; runs count by their ids."""
+"""Study settings that affect only file locations or speed. Evaluated runs count by their ids instead."""
 _OF_SEVERAL_PROCESSES = ("gradients", "network", "world_size")
-"""One process has nobody to talk to; its runs are called what they were before these keys were there."""
+"""Left out for a single process, which exchanges nothing; its runs keep ids from before these keys."""
 
 
 def run_id(config: TrainConfig, images: str) -> str:
     """Return the run's name, such as `photos-focus-resnet18-group_5-hdd-s0-1a2b3c4d`.
 
-    The eight hex digits are a key of `identity`. Scan, storage and network are called by what they are, not
-    by the preset that they were changed from. A related method, such as echo, is named before the seed if
-    there is one.
+    The eight hex digits are a key of `identity`. Scan, storage and network are named by their actual values,
+    not by a preset that was modified. A related method in use, such as echo, is named before the seed.
 
     Args:
         config: The whole configuration.
@@ -93,13 +92,13 @@ def run_id(config: TrainConfig, images: str) -> str:
 
 
 def own_files(config: TrainConfig) -> dict[str, str | None]:
-    """Keys of the user's own files that a run is made of: code of its components, and first weights."""
+    """Return keys of the user's files that a run depends on: component code and initial weights."""
     weights = config.model.weights
     return {**component_code(config), **({} if weights is None else {"weights": file_key(weights)})}
 
 
 def file_key(path: str | None) -> str | None:
-    """16 hex digits of a file's content; None if there is none, which whoever opens it says."""
+    """Return a key of a file's content, 16 hex digits; None without a file, which opening it will report."""
     if path is None or not (file := Path(str(path)).expanduser()).is_file():
         return None
     with file.open("rb") as opened:
@@ -107,19 +106,19 @@ def file_key(path: str | None) -> str | None:
 
 
 def slug(words: Iterable[str]) -> str:
-    """Return words as one that a folder can be called."""
+    """Join words into a valid folder name."""
     return "-".join(re.sub(r"[^A-Za-z0-9_.]+", "_", word) for word in words)
 
 
 def identity(
     config: Mapping[str, Any], images: str, files: Mapping[str, str | None] = MappingProxyType({})
 ) -> dict[str, Any]:
-    """Return all that decides what a run learns: its scientific configuration, its images, our numerics.
+    """Return all that determines what a run learns: scientific configuration, images, numerics version.
 
-    Plain dicts, without secrets, as in `config.yaml`; `images` as in `run_id`; `files` as
-    `own_files` gives them: a run of our components from fresh weights has none. How many processes share the
-    work counts where they send something else than their gradients, or over a network that is slowed down:
-    otherwise only the global batch does.
+    The result is a plain dict without secrets, as in `config.yaml`. `images` is as in `run_id`. `files` comes
+    from `own_files`, and is empty for built-in components and fresh weights. The number of processes counts
+    only if gradients are encoded, go through a server or cross a throttled network. Otherwise only the global
+    batch size counts.
     """
     part: dict[str, Any] = redacted(scientific_part(config))
     training, world_size = part["training"], config["world_size"]
@@ -132,12 +131,12 @@ def identity(
 
 
 def identity_of_study(study: Mapping[str, Any], images: str, code: Mapping[str, str]) -> dict[str, Any]:
-    """Return all that decides what a study finds, as `identity` does of a run; a study trains nothing.
+    """Return all that determines a study's results, as `identity` does for a run; a study trains nothing.
 
     Args:
-        study: Its whole configuration, and what else decides its results, as plain values.
-        images: Key of the images that it looks at.
-        code: As in `identity`.
+        study: Its whole configuration and whatever else determines its results, as plain values.
+        images: Key of the images that are studied.
+        code: As `files` in `identity`.
     """
     counts = {key: value for key, value in study.items() if key not in _OF_STUDIES_WITHOUT_EFFECT}
     part: dict[str, Any] = redacted(scientific_part(counts))
@@ -161,10 +160,10 @@ def _processes(config: TrainConfig) -> tuple[str, ...]:
 
 
 def scientific_part(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a copy of a whole configuration, as plain dicts, without what cannot change what is learned.
+    """Copy a whole configuration (plain dicts) without the settings that cannot affect what is learned.
 
-    Of a run from before there was some key, and of one that has it at the value which describes that run, it
-    is the same: tables tell by it which runs differ in nothing else.
+    A run from before a key existed gives the same result as one with that key's value in `_ADDED_LATER`.
+    Tables use the result to find runs that differ in nothing else.
     """
     part: dict[str, Any] = {key: value for key, value in config.items() if key not in _GROUPS_WITHOUT_EFFECT}
     if part.get("world_size", 1) == 1:
@@ -176,23 +175,23 @@ def scientific_part(config: Mapping[str, Any]) -> dict[str, Any]:
     if "gradients" in part:
         part["gradients"] = {**_ONCE_OF_EVERY_CODEC, **part["gradients"]}
     for group, keys in _WITHOUT_EFFECT.items():
-        if group in config:  # a study has not all of them
+        if group in config:  # a study lacks some of them
             part[group] = {key: value for key, value in config[group].items() if key not in keys}
-    if "sources" in part["dataset"]:  # of a mixture, which may lie anywhere too
+    if "sources" in part["dataset"]:  # a mixture's sources may lie anywhere too
         sources = part["dataset"]["sources"].items()
         unplaced = {name: {k: v for k, v in source.items() if k != "root"} for name, source in sources}
         part["dataset"] = {**part["dataset"], "sources": unplaced}
     part["dataset"] = _with_one_target(part["dataset"], config.get("task", asdict(TaskConfig())))
-    if part["dataset"].get("num_folds") is not None:  # the fold validates, whatever share it is
+    if part["dataset"].get("num_folds") is not None:  # a fold validates, so val_fraction has no effect
         part["dataset"].pop("val_fraction", None)
     return without_defaults(part, _ADDED_LATER)
 
 
 def _with_one_target(dataset: Mapping[str, Any], task: Mapping[str, Any]) -> dict[str, Any]:
-    """A dataset's settings with the target of the task's headline alone, as `target_<headline>`.
+    """Return a dataset's settings with only the primary metric's target, as `target_<metric>`.
 
-    That is what a configuration from before there were tasks has. With all targets, as they are, if the task
-    is not known here.
+    Configurations from before tasks existed have this form. If the task is not known here, all targets stay
+    as they are.
     """
     headline = headline_of_task(task["name"])
     if "targets" not in dataset or headline is None:
@@ -209,11 +208,11 @@ def _names_of_added_groups(part: Mapping[str, Any]) -> list[str]:
 def without_defaults(config: Mapping[str, Any], added: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Return a copy of a configuration without the added keys that have their default.
 
-    A configuration with the defaults and one from before there were such keys become the same.
+    A configuration with the defaults thus equals one from before these keys existed.
 
     Args:
         config: Groups of settings; a group of `added` may be missing.
-        added: By group, the keys that were added and their defaults. A group that loses its last key goes.
+        added: By group, the added keys and their defaults. A group without any key left is removed.
     """
     kept = dict(config)
     for group, defaults in added.items():

@@ -1,4 +1,4 @@
-"""`manifest.json`: what a run is, on what it ran, and how it ended."""
+"""`manifest.json`: what a run is, the machine and code it ran on, and how it ended."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ _GOES_ON = (
     *("scan_group", "started_at", "quality", "records_key"),
     *("train_fingerprint", "tune_fingerprint", "val_fingerprint"),
 )
-"""Facts of a run's first session that hold for those that continue it."""
+"""Facts that a session takes over from the one that it continues."""
 
 
 @dataclass(kw_only=True, slots=True)
 class Manifest:
-    """Written when a run starts, completed when it ends; of a resumed run, the facts of its last session."""
+    """Facts about a run and its last session, written when a session starts and completed when it ends."""
 
     run_id: str
     status: str
-    """`running` (also: killed before it could say otherwise), `finished`, `failed` or `interrupted`."""
+    """`running` (also after a kill), `finished`, `failed` or `interrupted`."""
     error: str | None = None
     command: str
     git_sha: str | None
@@ -56,29 +56,29 @@ class Manifest:
     model: str
     encoding: str
     scan_group: int
-    """Where a scan policy chooses, the group that it chose last."""
+    """The scan group in use; with a scan policy, its latest choice."""
     target: float
-    """The value of the headline that times are measured to."""
+    """Value of the primary metric up to which time is measured."""
     headline: str
-    """The metric that the run is judged by; rows hold it as `val_<headline>`."""
+    """Name of the primary metric; rows hold it as `val_<headline>`."""
     numerics: int
-    """`pcr_exp.numerics`."""
+    """Version number from `pcr_exp.numerics`."""
     images_key: str | None
-    """16 hex digits: the images of all splits, wherever they lie. None: not known."""
+    """Key of the images of all splits, wherever they lie: 16 hex digits, 8 for a mixture. None: unknown."""
     component_code: dict[str, str | None] = field(default_factory=dict)
-    """Keys of the user's own code and weights that the run is made of; see `identity.own_files`."""
+    """Keys of the user's own code and weights that the run uses; see `identity.own_files`."""
     records_key: str | None = None
-    """16 hex digits: how those were stored."""
+    """Key of the records that store these images: 16 hex digits."""
     num_classes: int | None = None
-    """Outputs of the network. This and what follows: known once the records are open."""
+    """Outputs of the network. This and the fields to `cached_share` are known once the records are open."""
     num_train: int | None = None
     num_tune: int | None = None
     num_val: int | None = None
     dataset_facts: DatasetFacts | None = None
-    """The images' name in titles and tables. None: the run is older."""
+    """Facts used to name the images in titles and tables. None for a mixture or an older run."""
     majority_share: float | None = None
-    """Share (0 to 1) of the evaluated images that are of the most frequent class: always saying it scores
-    this much. With task=multilabel the mean share that a class has. None: not known, or no such task."""
+    """Share (0 to 1) of the evaluated images in the most frequent class: the score of always predicting it.
+    With task=multilabel, the mean share of a class. None: unknown, or the task has none."""
     train_fingerprint: str | None = None
     tune_fingerprint: str | None = None
     val_fingerprint: str | None = None
@@ -87,17 +87,17 @@ class Manifest:
     quality: list[GroupQuality] = field(default_factory=list)
     """MS-SSIM and bytes of the run's own training images, at every scan group that it may read."""
     cached_share: float | None = None
-    """Share (0 to 1) of the training records that lay in the page cache before training; None: not known."""
+    """Share (0 to 1) of the training records in the page cache before training. None: unknown."""
     started_at: str
-    """ISO 8601, UTC: the first session's."""
+    """Start of the first session, ISO 8601, UTC."""
     resumed_at: list[str] = field(default_factory=list)
     finished_at: str | None = None
     timing_key: str | None = None
-    """Key of the sessions that made the run as it is: seconds of runs with equal keys can be compared."""
+    """Key of the sessions that contributed to the run; times of runs with equal keys can be compared."""
     timing_is_mixed: bool = False
-    """Whether sessions of several timing keys made it: its seconds are of no one machine or setting."""
+    """Whether sessions with different timing keys contributed, so that times mix machines or settings."""
     columns: list[Column] = field(default_factory=list)
-    """Columns that the scan policy declares, beside those of every run."""
+    """Columns of the scan policy and of a mixture's sources, in addition to those of every run."""
     sessions: list[SessionFacts] = field(default_factory=list)
     """Every session of the run, in order."""
 
@@ -109,9 +109,9 @@ def new_manifest(
 
     Args:
         config: The whole configuration.
-        device: What trains.
-        previous: The manifest of the session that this one continues.
-        name: The run's directory.
+        device: The training device.
+        previous: Manifest of the session that this one continues, if any.
+        name: Name of the run's directory.
         images: Key of the images of all splits.
     """
     session = new_session(config, device)
@@ -137,24 +137,24 @@ def new_manifest(
 
 
 def begin_at(manifest: Manifest, step: int) -> None:
-    """Say after how many updates the session begins to train."""
+    """Record how many updates were done when the session begins to train."""
     manifest.sessions[-1].from_step = step
     keys = timing_keys(manifest.sessions)
     manifest.timing_key, manifest.timing_is_mixed = joint_key(keys), len(keys) > 1
 
 
 def end(manifest: Manifest, status: str, error: str | None = None) -> None:
-    """Say how the session, and so far the run, ended."""
+    """Record how the session ended, and with it the run so far."""
     manifest.status, manifest.finished_at = status, utc_now()
     manifest.error = None if error is None else redacted_text(error)
     manifest.sessions[-1].status, manifest.sessions[-1].finished_at = status, manifest.finished_at
 
 
 def describe_records(manifest: Manifest, train: RecordIndex, tune: RecordIndex, val: RecordIndex) -> None:
-    """Fill in what the records' indexes say.
+    """Fill in the fields that come from the indexes of the records.
 
     Raises:
-        RunError: the run began on other records than these.
+        RunError: the run began with other records.
     """
     indexes = {"train": train, "tune": tune, "val": val}
     for split, index in indexes.items():
@@ -175,13 +175,13 @@ def describe_records(manifest: Manifest, train: RecordIndex, tune: RecordIndex, 
 
 
 def describe_group(manifest: Manifest, train: RecordIndex, group: int) -> None:
-    """Fill in which scan group is read now."""
+    """Fill in the scan group that is read now, and its mean bytes."""
     manifest.scan_group = group
     manifest.mean_prefix_bytes = train.mean_prefix_bytes(group)
 
 
 def write_manifest(path: Path, manifest: Manifest) -> None:
-    """Write it so that the file is never half there."""
+    """Write the manifest atomically."""
     write_atomic(path, [json.dumps(asdict(manifest), indent=2).encode() + b"\n"])
 
 
@@ -189,7 +189,7 @@ def read_manifest(path: Path) -> Manifest:
     """Read and check a manifest.
 
     Raises:
-        RunError: it is missing, no JSON, has other fields, or a status that there is not.
+        RunError: it is missing, is not valid JSON, or has other fields or an unknown status.
     """
     try:
         values = json.loads(path.read_text())
@@ -203,17 +203,17 @@ def read_manifest(path: Path) -> Manifest:
 
 
 def manifest_of(values: Any, where: str) -> Manifest:
-    """Make a manifest of what its JSON file holds.
+    """Make a manifest from the content of its JSON file.
 
     Args:
-        values: As `json.loads` gives it.
-        where: What errors call the place it came from.
+        values: Result of `json.loads`.
+        where: Source of the values, for error messages.
 
     Raises:
-        RunError: it has other fields, or a status that there is not.
+        RunError: it has other fields or an unknown status.
     """
     names = {f.name for f in fields(Manifest)}
-    # What has a default may have come later than the manifest.
+    # A field with a default may be newer than the manifest.
     needed = {f.name for f in fields(Manifest) if f.default is MISSING and f.default_factory is MISSING}
     found = set(values) if isinstance(values, dict) else set()
     if not needed <= found <= names:

@@ -26,10 +26,10 @@ from pcr_exp.system.keys import key_of
 
 
 def open_sources(mixture: MixtureConfig, records: RecordsConfig) -> Joined:
-    """The storage of all sources.
+    """Open the storage of all sources as one.
 
     Raises:
-        ConfigError: there are fewer than two.
+        ConfigError: there are fewer than two sources.
         StorageError: an address cannot be opened.
     """
     require_sources(mixture.sources)
@@ -45,17 +45,17 @@ def open_mixed(
     encoding: str,
     limited: Callable[[Storage], Storage] = lambda storage: storage,
 ) -> MixedRecords:
-    """A split of all sources, of `tune` and `val` as many images of each as are to be looked at.
+    """Open a split of all sources; `mixture` limits the images per source of `tune` and `val`.
 
     Args:
         mixture: The sources.
         records: How their storage is read.
-        split: Of SPLITS.
+        split: One of SPLITS.
         encoding: `pcr` or `baseline`.
-        limited: Makes the storage as slow as it is to be.
+        limited: Applies the storage's limits.
 
     Raises:
-        ConfigError: a source has no such label, no image to train on, or other records than the first.
+        ConfigError: a source has no such label, no training images, or another image codec than the others.
         PcrExpError: records are missing or damaged.
     """
     joined = open_sources(mixture, records)
@@ -84,7 +84,7 @@ def _label(mixture: MixtureConfig, name: str, index: RecordIndex) -> str:
 
 
 def mixture_of(mixture: MixtureConfig, train: MixedRecords, num_slots: int) -> Mixture:
-    """Which images an epoch takes, as many for each slot of a global batch.
+    """Return the images of an epoch, equally many for each micro-batch of a global batch.
 
     Raises:
         ConfigError: an epoch has no image of a source.
@@ -101,7 +101,7 @@ def mixture_of(mixture: MixtureConfig, train: MixedRecords, num_slots: int) -> M
 
 
 def epoch_bytes(mixture: MixtureConfig, train: MixedRecords, num_slots: int, group: int) -> float:
-    """Bytes of an epoch's images, if sources without a group of their own are read at `group`."""
+    """Return the bytes of an epoch's images; sources without their own group are read at `group`."""
     counts = dict(mixture_of(mixture, train, num_slots).identity["mixture"])
     total = 0.0
     for name, source in mixture.sources.items():
@@ -113,10 +113,10 @@ def epoch_bytes(mixture: MixtureConfig, train: MixedRecords, num_slots: int, gro
 def open_mixed_policy(
     mixture: MixtureConfig, scan: ScanConfig, train: MixedRecords, run: PolicyInputs
 ) -> ScanPolicy:
-    """Each source at its own group, or as `scan` says.
+    """Return a policy that reads each source at its own group or, without one, by the policy of `scan`.
 
     Raises:
-        ConfigError: the policy follows training.
+        ConfigError: the policy depends on training.
         RecordError: a source's records lack a group.
     """
     policies: dict[str, ScanPolicy] = {}
@@ -135,13 +135,13 @@ def open_mixed_policy(
 
 
 def in_full(train: MixedRecords) -> ScanPolicy:
-    """Each source at all its scan groups."""
+    """Return a policy that reads each source at all its scan groups."""
     full = {name: StaticScan(source.records.index.num_groups) for name, source in train.sources.items()}
     return MixedPolicy(full, train.numbering)
 
 
 def mixture_images_key(mixture: MixtureConfig, records: RecordsConfig) -> str:
-    """16 hex digits of the images of all sources, wherever they lie.
+    """Return a key of eight hex digits for the images of all sources, wherever they lie.
 
     Raises:
         RecordError: there are no records.
@@ -156,7 +156,7 @@ def mixture_images_key(mixture: MixtureConfig, records: RecordsConfig) -> str:
 
 
 def files_of(mixture: MixtureConfig, train: MixedRecords) -> list[Path]:
-    """The record files of local sources."""
+    """Return the record files of local sources."""
     return [
         Path(mixture.sources[name].root, source.records.path(record).partition("/")[2])
         for name, source in train.sources.items()

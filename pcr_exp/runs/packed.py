@@ -1,15 +1,15 @@
-"""A set of finished runs in a few files in place of many: `runs.json`, `rows.csv.gz`, `predictions.npz`.
+"""A packed set: many finished runs in three files, `runs.json`, `rows.csv.gz` and `predictions.npz`.
 
-`runs.json` has the manifest and the configuration of every run, by run id, a line each; `rows.csv.gz` the
-rows of all, in the order in which they were written (pandas reads it, and `zcat` shows it). In a cell a word
-stands as it is, everything else as JSON, so whole numbers stay whole and real numbers exact to the last bit.
-`null` is a value that could not be measured; an empty cell is a column that the row does not have. What the
-models said of every image: `pcr_exp.runs.predictions`.
+`runs.json` has the manifest and configuration of every run by run id, one line per run. `rows.csv.gz` has the
+rows of all runs in the order in which they were written (pandas reads it, and `zcat` shows it). A cell holds
+a word as it is and everything else as JSON, so integers stay integers and floats are exact to the last bit.
+`null` is a value that could not be measured; an empty cell is a column that the row does not have.
+`predictions.npz` has the models' predictions for every image; see `pcr_exp.runs.predictions`.
 
     python -m pcr_exp.runs.packed outputs/runs results/my_runs         # packs the finished runs of a folder
     python -m pcr_exp.runs.packed outputs/runs results/my_runs --add   # and keeps those packed there
 
-Runs name the folders of the machine that they ran on; `--rename /mnt/disk7=..` puts others in their place.
+Runs contain folder names of the machine that they ran on; `--rename /mnt/disk7=..` replaces them.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ RUNS_FILE, ROWS_FILE = "runs.json", "rows.csv.gz"
 
 @dataclass(frozen=True, slots=True)
 class PackedRun:
-    """A finished run out of a packed set."""
+    """A finished run from a packed set."""
 
     manifest: Manifest
     config: dict[str, Any]
     rows: list[Row]
-    """Checked."""
+    """Validated rows."""
 
 
 def is_packed(folder: Path) -> bool:
@@ -54,7 +54,7 @@ def is_packed(folder: Path) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Raw:
-    """A run as the two files have it, unchanged: to write them again with more runs changes no other line."""
+    """A run exactly as in the two files, so that rewriting them with more runs changes no other line."""
 
     entry: dict[str, Any]
     """`manifest` and `config`."""
@@ -67,22 +67,22 @@ def pack_runs(
 ) -> list[str]:
     """Pack all finished runs in the folders of `runs_root`; nothing there is changed or deleted.
 
-    Files of a run other than its manifest, configuration, rows and predictions (log, checkpoint, figures) are
-    not packed, nor are runs that have not finished.
+    Only the manifest, configuration, rows and predictions of a run are packed, not its other files (log,
+    checkpoint, figures). Unfinished runs are left out.
 
     Args:
         runs_root: A folder of run directories, of a packed set, or of both.
-        out: Where the files go; a set that is there already is replaced,
-        add: or keeps its runs, and gets these besides.
-        renamed: By text in a run's configuration or manifest, such as a folder, what is written in its place.
+        out: Folder for the files. A packed set already there is replaced, unless `add` is set.
+        add: Keep the runs that are packed in `out`, and add these.
+        renamed: Replacements by text in a run's configuration or manifest, such as a folder.
 
     Returns:
-        The ids of all runs that the set now has, sorted.
+        The ids of all runs in the new set, sorted.
 
     Raises:
-        RunError: there is no finished run, one is damaged, or the set that is added to is damaged or has
-            another run of the same id.
-        StorageError: the disk is full or refuses.
+        RunError: there is no finished run, one is damaged, or the existing set is damaged or has another run
+            of the same id.
+        StorageError: the disk is full or cannot be written.
     """
     found = {run_id: _renamed(raw, renamed or {}) for run_id, raw in _finished(runs_root).items()}
     if not found:
@@ -95,11 +95,11 @@ def pack_runs(
     make_folder(out)
     table = rows_to_csv({run_id: packed[run_id].rows for run_id in ids}, with_declared([*declared.values()]))
     entries = {run_id: packed[run_id].entry for run_id in ids}
-    write_atomic(out / ROWS_FILE, [gzip.compress(table.encode(), mtime=0)])  # equal rows, equal bytes
+    write_atomic(out / ROWS_FILE, [gzip.compress(table.encode(), mtime=0)])  # equal rows give equal bytes
     if kept := {run_id: predictions[run_id] for run_id in ids if run_id in predictions}:
         write_predictions(out / PREDICTIONS_FILE, kept)
     else:
-        (out / PREDICTIONS_FILE).unlink(missing_ok=True)  # of the set that this one replaces
+        (out / PREDICTIONS_FILE).unlink(missing_ok=True)  # left by the set that this one replaces
     lines = [
         f"{json.dumps(run_id)}: {json.dumps(entry, separators=(',', ':'), allow_nan=False)}"
         for run_id, entry in entries.items()
@@ -109,14 +109,14 @@ def pack_runs(
 
 
 def _finished(runs_root: Path) -> dict[str, _Raw]:
-    """Finished runs below a folder by their ids, in folders of their own and packed."""
+    """Return the finished runs in a folder by id, from run directories and from a packed set."""
     found = {}
     folders = sorted(path for path in runs_root.iterdir() if path.is_dir()) if runs_root.is_dir() else []
     for directory in map(RunDirectory, folders):
         if not directory.config_path.exists() or directory.status != "finished":
             continue
         manifest = read_manifest(directory.manifest_path)
-        read_rows(directory.rows_path, with_declared(manifest.columns))  # refuses what is damaged
+        read_rows(directory.rows_path, with_declared(manifest.columns))  # rejects damaged rows
         rows = [json.loads(line) for line in directory.rows_path.read_text().splitlines()]
         entry = {"manifest": json.loads(directory.manifest_path.read_text()), "config": directory.config()}
         found[directory.path.name] = _Raw(entry, rows, manifest)
@@ -128,12 +128,12 @@ def _renamed(raw: _Raw, renamed: Mapping[str, str]) -> _Raw:
     for old, new in renamed.items():
         text = text.replace(json.dumps(old)[1:-1], json.dumps(new)[1:-1])
     entry = json.loads(text)
-    entry["manifest"]["run_id"] = raw.manifest.run_id  # it names no place
+    entry["manifest"]["run_id"] = raw.manifest.run_id  # it is not a path
     return replace(raw, entry=entry)
 
 
 def _together(one: Mapping[str, _Raw], other: Mapping[str, _Raw], where: Path) -> dict[str, _Raw]:
-    """Both sets as one; a run of both must be the same in both."""
+    """Merge two sets; a run that is in both must be identical."""
     for run_id in one.keys() & other.keys():
         if one[run_id] != other[run_id]:
             raise RunError(
@@ -144,11 +144,11 @@ def _together(one: Mapping[str, _Raw], other: Mapping[str, _Raw], where: Path) -
 
 
 def read_packed(folder: Path) -> list[PackedRun]:
-    """Read and check all runs of a packed set, in the order of their ids.
+    """Read and validate all runs of a packed set, in the order of their ids.
 
     Raises:
-        RunError: a file is missing or damaged, a manifest or a row is wrong, or the two files are not of the
-            same runs; the message names the file.
+        RunError: a file is missing or damaged, a manifest or a row is invalid, or a row belongs to a run that
+            is not in `runs.json`; the message names the file.
     """
     runs = []
     for run_id, raw in sorted(_read_raw(folder).items()):
@@ -193,11 +193,11 @@ def _checked(written: Sequence[Row], columns: Sequence[Column], where: str) -> l
 
 
 def rows_to_csv(rows: Mapping[str, Sequence[Row]], columns: Sequence[Column] = COLUMNS) -> str:
-    """Return the rows of several runs as one table; `rows_from_csv` gives equal rows back.
+    """Return the rows of several runs as one CSV table; `rows_from_csv` returns equal rows.
 
     Args:
-        rows: By run id.
-        columns: All that the rows may have, metrics of a task aside; the table has those that some row has.
+        rows: Rows by run id.
+        columns: All columns that rows may have, except a task's metrics. Those that no row has are left out.
 
     Raises:
         ValueError: a number is not finite.
@@ -205,7 +205,7 @@ def rows_to_csv(rows: Mapping[str, Sequence[Row]], columns: Sequence[Column] = C
     words = _words(columns)
     there = {name for written in rows.values() for row in written for name in row}
     known = ["kind", *(column.name for column in columns if column.name in there)]
-    names = [*known, *sorted(there - set(known))]  # those are the task's metrics
+    names = [*known, *sorted(there - set(known))]  # the others are the task's metrics
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["run_id", *names])
@@ -223,11 +223,11 @@ def rows_from_csv(text: str, columns: Mapping[str, Sequence[Column]]) -> dict[st
     """Return the rows of each run, as they were written.
 
     Args:
-        text: What `rows_to_csv` made.
-        columns: By run id, all that its rows may have.
+        text: Table from `rows_to_csv`.
+        columns: By run id, all columns that its rows may have.
 
     Raises:
-        RunError: a line is damaged, or of a run that `columns` does not have; the message names the line.
+        RunError: a line is damaged, or its run is not in `columns`; the message names the line.
     """
     words = {run_id: _words(table) for run_id, table in columns.items()}
     reader = csv.reader(io.StringIO(text, newline=""))
@@ -254,10 +254,10 @@ def _words(columns: Sequence[Column]) -> set[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Pack the finished runs of a folder, as typed.
+    """Pack the finished runs of a folder, as given on the command line.
 
     Raises:
-        RunError, StorageError: as `pack_runs`.
+        RunError, StorageError: as `pack_runs` does.
     """
     parser = argparse.ArgumentParser(description="Pack the finished runs of a folder into two files.")
     parser.add_argument(

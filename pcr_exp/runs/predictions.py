@@ -1,17 +1,17 @@
-"""Predictions of every evaluated image, kept for the evaluations that tables report.
+"""Predictions for every evaluated image, saved for the evaluations that tables report.
 
-Two are kept for each of `training.eval_groups`: the last evaluation, which is that of the finished model, and
-the best one by the task's headline. An image is known by 64 bits of a hash of its id, so that it can be found
-again in other runs, and file names of a user's images are in no published set. The probability that the model
-gives to the label is exp(-loss), which keeps more of it than a float16 of its own would.
+Two evaluations are saved for each of `training.eval_groups`: the last one, of the finished model, and the
+best one by the task's primary metric. An image is identified by 64 bits of a hash of its id. Images can thus
+be matched across runs, and published sets do not contain the file names of a user's images. The probability
+that the model gives the label is exp(-loss), which is more precise than a float16 of its own would be.
 
-`predictions.npz` in a run's directory, and beside the rows of a packed set, has in turn of every run:
+`predictions.npz` is in a run's directory, or next to the rows of a packed set. It holds for every run:
 
-    <run_id>/evaluations  [E]     epoch, eval_group, score, and the row of each in the next two arrays
-    <run_id>/correct      [K, (N + 7) // 8]  bits: whether the model names the label
+    <run_id>/evaluations  [E]     epoch, eval_group, score, and the row of each in the next three arrays
+    <run_id>/correct      [K, (N + 7) // 8]  bits: whether the model predicts the label
     <run_id>/loss         [K, N]  float16: cross-entropy with the label, without label smoothing
-    <run_id>/probabilities [K, N, classes] float16, of tasks that keep them
-    <run_id>/images       []      the key of its images, which runs of a set share:
+    <run_id>/probabilities [K, N, classes] float16, only for tasks that save them
+    <run_id>/images       []      key of the run's images, which runs in a set can share:
     images/<key>/image    [N]     uint64, `image_hash` of the id, in the order of the records
     images/<key>/label    [N]     int32 class index
 """
@@ -57,19 +57,19 @@ class ImageScores:
     correct: NDArray[np.bool_]
     loss: NDArray[np.float16]
     probabilities: NDArray[np.float16] | None = None
-    """[N, classes], of every class; None where the task does not keep them."""
+    """[N, classes], for every class; None if the task does not save them."""
 
 
 @dataclass(slots=True)
 class Predictions:
-    """The kept evaluations of one run."""
+    """The saved evaluations of one run."""
 
     image: NDArray[np.uint64]
     """[N] `image_hash` of each evaluated image, in the order of the records."""
     label: NDArray[np.int32]
     """[N] class indexes."""
     evaluations: list[ImageScores] = field(default_factory=list)
-    """By eval group, rising epochs."""
+    """Grouped by eval group, each in order of epoch."""
 
     def keep(
         self,
@@ -82,50 +82,50 @@ class Predictions:
         loss: NDArray[Any],
         probabilities: NDArray[Any] | None = None,
     ) -> None:
-        """Take an evaluation, in place of what it makes superfluous.
+        """Add an evaluation and drop those that it supersedes.
 
         Args:
-            epoch: Epochs that are done.
-            eval_group: Of `training.eval_groups`.
-            score: The headline; None where it is not defined.
-            label: [N] class indexes that the model was asked for.
+            epoch: Epochs completed.
+            eval_group: One of `training.eval_groups`.
+            score: The primary metric; None if it is undefined.
+            label: [N] class indexes of the evaluated images.
             correct: [N] booleans.
             loss: [N] cross-entropies with the label.
-            probabilities: [N, classes], if the task keeps them.
+            probabilities: [N, classes], if the task saves them.
 
         Raises:
-            RunError: the images are not those of the records.
+            RunError: the labels are not those of the records in their order.
         """
         if not np.array_equal(label, self.label):
             raise RunError(
                 f"epoch {epoch}: the labels of the evaluated images are not those of the records, in their "
                 "order. This is a defect of the loader: please report it."
             )
-        with np.errstate(over="ignore"):  # a loss beyond 65,504 is one without any probability left
+        with np.errstate(over="ignore"):  # a loss above 65,504 becomes inf: a probability of 0
             rounded = loss.astype(np.float16)
         scores = ImageScores(epoch, eval_group, _number(score), correct, rounded, probabilities)
         same = [other for other in self.evaluations if other.eval_group == eval_group]
         others = [other for other in self.evaluations if other.eval_group != eval_group]
         before = [other for other in same if other.epoch < epoch]
-        best = max([*before, scores], key=lambda other: other.score)  # of equal ones the first
+        best = max([*before, scores], key=lambda other: other.score)  # the first of equal ones
         self.evaluations = [*others, *([best] if best is not scores else []), scores]
 
     def state(self) -> Tensor:
-        """Everything, as a tensor that a checkpoint may hold."""
+        """Return everything as a uint8 tensor, which a checkpoint may hold."""
         return torch.frombuffer(bytearray(_pack({"": self})), dtype=torch.uint8)
 
     def load_state(self, state: Tensor) -> None:
-        """Go on from `state`."""
+        """Restore the evaluations from `state`."""
         found = _unpack(state.numpy().tobytes(), "the checkpoint")
         self.evaluations = found[""].evaluations
 
     def write(self, path: Path, run_id: str) -> None:
-        """Write them, if there is an evaluation. Raises StorageError: the disk is full or refuses."""
+        """Write the predictions, if any. Raises StorageError if the disk is full or cannot be written."""
         if self.evaluations:
             write_predictions(path, {run_id: self})
 
     def frame(self, run_id: str) -> pd.DataFrame:
-        """As `read_predictions` says."""
+        """Return the rows of this run as in `read_predictions`."""
         import pandas as pd
 
         parts = [
@@ -147,13 +147,13 @@ class Predictions:
 
 
 def image_hash(image_id: str) -> int:
-    """64 bits by which an image is known in all runs."""
+    """Return the 64-bit hash that identifies an image in all runs."""
     digest = hashlib.sha256(image_id.encode(errors="surrogateescape")).digest()
     return int.from_bytes(digest[:8], "big")
 
 
 def open_predictions(data: RunData, config: TrainConfig) -> Predictions:
-    """Predictions of a run that begins, without any evaluation.
+    """Return the predictions of a new run, without any evaluation yet.
 
     Raises:
         PcrExpError: a record cannot be read, or is damaged.
@@ -168,18 +168,18 @@ def open_predictions(data: RunData, config: TrainConfig) -> Predictions:
 
 
 def read_predictions(runs_root: Path, run_ids: Iterable[str] | None = None) -> pd.DataFrame:
-    """One row for each image and kept evaluation of the runs below `runs_root`, finished or not.
+    """Return one row per image and saved evaluation of the runs in `runs_root`, finished or not.
 
     Columns: `run_id`; `image` (uint64, equal for the same image in all runs) and its `label` (class index);
     `epoch` and `eval_group`, as in the eval row that reports the evaluation; `correct` (bool), `loss` and
-    `probability` of the label (float32, of 11 bits).
+    `probability` of the label (float32, with 11 significant bits).
 
     Args:
         runs_root: A folder of run directories, of a packed set, or of both.
-        run_ids: Of these alone.
+        run_ids: Ids of the runs to read; None: all.
 
     Raises:
-        RunError: one of `run_ids` kept none (it is older than predictions, its task has none, or it ended by
+        RunError: one of `run_ids` has no predictions (it is too old, its task saves none, or it ended by
             `training.stop_after_s`), or a file is damaged.
     """
     import pandas as pd
@@ -196,7 +196,7 @@ def read_predictions(runs_root: Path, run_ids: Iterable[str] | None = None) -> p
 
 
 def predictions_below(runs_root: Path) -> dict[str, Predictions]:
-    """By run id, what the run directories in a folder and the packed set there hold. Raises RunError."""
+    """Return by run id the predictions in a folder's run directories and packed set. Raises RunError."""
     packed = runs_root / PREDICTIONS_FILE
     found = _unpack(packed.read_bytes(), str(packed)) if packed.exists() else {}
     for path in sorted(runs_root.glob(f"*/{PREDICTIONS_FILE}")):
@@ -208,7 +208,7 @@ def predictions_below(runs_root: Path) -> dict[str, Predictions]:
 
 
 def write_predictions(path: Path, predictions: Mapping[str, Predictions]) -> None:
-    """Write those of several runs, by run id. Raises StorageError: the disk is full or refuses."""
+    """Write predictions by run id. Raises StorageError if the disk is full or cannot be written."""
     write_atomic(path, [_pack(predictions)])
 
 
@@ -222,7 +222,7 @@ def _pack(predictions: Mapping[str, Predictions]) -> bytes:
         key = hashlib.sha256(of_run.image.tobytes() + of_run.label.tobytes()).hexdigest()[:16]
         arrays[f"{_IMAGES}/{key}/image"] = of_run.image
         arrays[f"{_IMAGES}/{key}/label"] = of_run.label
-        # A baseline's two eval groups read the same files: equal rows are there once.
+        # A baseline's two eval groups read the same files, so equal rows are stored once.
         rows: dict[bytes, int] = {}
         unique: list[ImageScores] = []
         table = np.zeros(len(of_run.evaluations), dtype=_EVALUATIONS)
@@ -252,7 +252,7 @@ def _unpack(data: bytes, where: str) -> dict[str, Predictions]:
         with np.load(io.BytesIO(data), allow_pickle=False) as file:
             places = [name.rpartition("/") for name in file.files]
             return {run_id: _of_run(file, run_id) for run_id, _, array in places if array == "evaluations"}
-    except Exception as error:  # zipfile and numpy meet garbage with any kind of error
+    except Exception as error:  # zipfile and numpy raise any kind of error for damaged data
         raise RunError(
             f"{where} holds no predictions: {type(error).__name__}: {error}. Restore it, or delete it: only "
             "statistics over images need it."

@@ -1,7 +1,7 @@
-"""How much of its own training images a run sees: MS-SSIM and bytes at each scan group that it may read.
+"""Fidelity of a run's training images: MS-SSIM and bytes at each scan group that it may read.
 
-Measured on what training gets, at its size and from its decoder, since whole images of another dataset, or
-decoded otherwise, say little about it. Accuracy is drawn against this.
+It is measured on training crops, at the run's image size and with its decoder. Whole images, another dataset
+or another decoder would say little about them. Figures plot accuracy against this quality.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ from pcr_exp.system.randomness import Purpose, stream
 log = logging.getLogger(__name__)
 
 NUM_IMAGES = 200
-"""The first of the training split, whose order was shuffled when it was encoded."""
+"""Number of images measured: the first of the training split, which was shuffled when it was encoded."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GroupQuality:
-    """Quality of training images at one scan group, against the same crops from all scan groups."""
+    """Quality of training crops at one scan group, relative to the same crops from all scan groups."""
 
     group: int
     decode: str
@@ -52,12 +52,12 @@ class GroupQuality:
     antialias: bool
     """The value of `loader.antialias`."""
     ms_ssim_mean: float | None
-    """None: the crops are smaller than the window of MS-SSIM."""
+    """None if the crops are smaller than the window of MS-SSIM."""
     ms_ssim_std: float | None
-    """Over images."""
+    """Standard deviation over images."""
     num_images: int
     num_scales: int
-    """Scales of MS-SSIM that the crops have room for: of five, or fewer below 176 px. 0: for none."""
+    """Number of MS-SSIM scales that fit the crops: five, fewer below 176 px, 0 if none fits."""
     bytes_per_image: float
     """Mean size of the JPEG data up to the group, without record headers."""
 
@@ -67,13 +67,13 @@ def training_quality(
 ) -> list[GroupQuality]:
     """Return the quality of a run's training crops at every scan group that it may read.
 
-    Measured once for all runs alike and kept beside the records, else beside the runs. Nothing of it enters
-    a run: not its clocks, its bytes, its random numbers (crops are the same in every run), or the page cache.
+    It is measured once for all runs with equal crops. The result is saved with the records or, if those are
+    not writable, in `runs_root`. A run's clocks, bytes, random numbers and page cache are unaffected.
 
     Args:
         config: The whole configuration.
         progress: Show a bar on stderr.
-        num_images: How many images are looked at, if there are so many.
+        num_images: Maximum number of images to measure.
 
     Raises:
         PcrExpError: the images cannot be read or decoded.
@@ -103,7 +103,7 @@ def training_quality(
 
 
 def groups_read(config: TrainConfig, index: RecordIndex) -> list[int]:
-    """Return every scan group that the run may read, repeats of echoed samples included, rising."""
+    """Return every scan group that the run may read, including repeats of echoed samples, ascending."""
     run = PolicyInputs(config.seed, open_consensus(torch.device("cpu")), index)
     policy = open_policy(config.scan, run)
     return sorted({*policy.candidates, *config.echo.repeat_groups})
@@ -116,7 +116,7 @@ def _folder(config: TrainConfig) -> Path:
 
 
 class _Measurement:
-    """How the crops are made, and what they have in common at all groups."""
+    """Measurement of a run's crops, which are the same in every run; holds what all groups share."""
 
     def __init__(self, config: TrainConfig, records: RecordSet, num_images: int) -> None:
         index, self._crops = records.index, config.crops
@@ -135,7 +135,7 @@ class _Measurement:
         }
 
     def file(self, group: int) -> str:
-        """Return the name of the file that keeps the measurement at a group."""
+        """Return the name of the file that stores the measurement at a group."""
         return f"group_{group}-{key_of({**self._decided_by, 'group': group})}.json"
 
     def at(self, groups: Sequence[int], tell: Callable[[int, int], None]) -> Iterator[GroupQuality]:
@@ -172,7 +172,7 @@ def _read(path: Path) -> GroupQuality | None:
     try:
         values: dict[str, Any] = json.loads(path.read_bytes())
         return GroupQuality(**values)
-    except (OSError, ValueError, TypeError):  # missing, or of a version that kept something else
+    except (OSError, ValueError, TypeError):  # missing, or from a version with other fields
         return None
 
 

@@ -1,4 +1,4 @@
-"""The rows of a run: checked, written, read, compared and joined over processes, by one table of columns."""
+"""A run's rows: checked, written, read, compared and combined over processes, by one table of columns."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ def validate_row(row: Mapping[str, Any], columns: Sequence[Column] = COLUMNS) ->
     """Check one row against a table of columns.
 
     Args:
-        row: As `rows.jsonl` has it.
-        columns: All that rows of the run may have; see `with_declared`.
+        row: A row as stored in `rows.jsonl`.
+        columns: All columns that the run's rows may have; see `with_declared`.
 
     Raises:
-        RunError: a column is missing, unknown or has a value that it cannot have, or the clocks do not add
-            up to the wall.
+        RunError: a column is missing, unknown or has an invalid value, or the clocks do not add up to the
+            wall time.
     """
     kind = row.get("kind")
     if kind not in ROW_KINDS:
         raise RunError(f"row: kind={kind!r}; wanted {' or '.join(ROW_KINDS)}.")
     of_kind = {column.name: column for column in columns if kind in column.rows}
-    if kind == "eval":  # which metrics there are is the task's to say
+    if kind == "eval":  # the task determines its metrics
         metrics = (metric_column(name) for name in row if name.startswith("val_") and name not in of_kind)
         of_kind |= {column.name: column for column in metrics}
     of_team = any(name in row for name, column in of_kind.items() if column.presence == "team")
@@ -61,10 +61,10 @@ def read_rows(path: Path, columns: Sequence[Column] = COLUMNS) -> list[Row]:
 
     Args:
         path: `rows.jsonl`.
-        columns: All that rows of the run may have; see `with_declared`.
+        columns: All columns that the run's rows may have; see `with_declared`.
 
     Raises:
-        RunError: the file is missing, a line is no row, or something that only grows has shrunk; the message
+        RunError: the file is missing, a line is not a valid row, or a cumulative value falls; the message
             names file and line.
     """
     if not path.is_file():
@@ -82,10 +82,10 @@ def read_rows(path: Path, columns: Sequence[Column] = COLUMNS) -> list[Row]:
 
 
 def append_checked(rows: list[Row], row: Row, columns: Sequence[Column] = COLUMNS) -> None:
-    """Append a row that was written earlier.
+    """Validate a row that was written earlier, and append it.
 
     Raises:
-        RunError: `validate_row` refuses it, or something that only grows is less than in the last of `rows`.
+        RunError: `validate_row` rejects it, or a cumulative value is lower than in the last of `rows`.
     """
     validate_row(row, columns)
     before = rows[-1] if rows else {}
@@ -97,18 +97,18 @@ def append_checked(rows: list[Row], row: Row, columns: Sequence[Column] = COLUMN
 
 
 def deterministic_part(rows: Iterable[Row], columns: Sequence[Column] = COLUMNS) -> list[Row]:
-    """Return rows without the columns that two runs of one configuration need not share.
+    """Return rows without the columns that may differ between two runs of one configuration.
 
-    On a CPU, a run that was interrupted and resumed has the same deterministic part as one that was not.
+    On a CPU, a run that was interrupted and resumed has the same deterministic part as an uninterrupted one.
     """
     dropped = {column.name for column in columns if not column.deterministic}
     return [{name: value for name, value in row.items() if name not in dropped} for row in rows]
 
 
 def team_row(row: Row, exchange: Exchange, processes: Processes, columns: Sequence[Column] = COLUMNS) -> Row:
-    """Join the rows of all processes into one: add up what each counts for itself, and what they sent.
+    """Combine the rows of all processes into one, summing their own counters and their traffic.
 
-    Every process calls this with the same row of its own. One process alone gets its row back.
+    Every process calls this with its own version of the row. A single process gets its row back.
     """
     if exchange.traffic is None:
         return row
@@ -123,17 +123,17 @@ def team_row(row: Row, exchange: Exchange, processes: Processes, columns: Sequen
 
 
 class RowFile:
-    """Appends rows, each one line of JSON that is in the file when `append` returns."""
+    """File of rows, one line of JSON each; a row is in the file when `append` returns."""
 
     def __init__(self, path: Path, num_rows: int, columns: Sequence[Column] = COLUMNS) -> None:
-        """Keep the first `num_rows` rows of `path`, cut the rest off, and append after them.
+        """Open `path` for appending, truncated to its first `num_rows` rows.
 
-        Rows behind the last checkpoint are of updates that a resumed run does again.
+        A resumed run repeats the updates after its last checkpoint, so the rows of those are dropped.
 
         Args:
             path: `rows.jsonl`.
-            num_rows: How many rows there were when the checkpoint was made.
-            columns: All that rows of the run may have; see `with_declared`.
+            num_rows: Number of rows when the checkpoint was made.
+            columns: All columns that the run's rows may have; see `with_declared`.
 
         Raises:
             RunError: the file has fewer rows.
@@ -155,8 +155,8 @@ class RowFile:
         """Validate and write a row.
 
         Raises:
-            RunError: it does not fit the schema.
-            StorageError: the disk is full or refuses.
+            RunError: the row does not fit the schema.
+            StorageError: the disk is full or cannot be written.
         """
         validate_row(row, self._columns)
         try:
@@ -167,7 +167,7 @@ class RowFile:
         self.num_rows += 1
 
     def sync(self) -> None:
-        """Return when all rows are on the disk: a checkpoint may only count rows that a crash cannot lose."""
+        """Flush all rows to disk: a checkpoint may count only rows that a crash cannot lose."""
         os.fsync(self._file.fileno())
 
     def __enter__(self) -> RowFile:

@@ -56,11 +56,11 @@ from pcr_exp.training.task import Task, open_task
 from pcr_exp.training.trainer import Trainer
 
 COUNTED = ("bytes_read", "num_requests", "num_retries", "cached_bytes")
-"""Columns of rows, and parts of `Counts`, that go on over sessions."""
+"""Row columns, and fields of `Counts`, that accumulate over sessions."""
 
 
 def check_precision(config: TrainConfig, trainer: Trainer) -> None:
-    """Raise ConfigError if gradients are coded whose scale changes with the losses'."""
+    """Raise ConfigError if gradients are encoded while loss scaling changes their scale."""
     gradients = config.gradients
     if trainer.scaler.is_enabled() and (gradients.name != "none" or gradients.mode == "server"):
         raise ConfigError(
@@ -71,7 +71,7 @@ def check_precision(config: TrainConfig, trainer: Trainer) -> None:
 
 
 def check_bounds(config: TrainConfig) -> None:
-    """Raise ConfigError if bounds or errors would follow an optimizer that does not move."""
+    """Raise ConfigError if bounds or errors depend on an optimizer that takes no steps."""
     follows = config.activations.follows_momentum
     if follows and config.world_size > 1 and config.gradients.mode == "server":
         raise ConfigError(
@@ -83,7 +83,7 @@ def check_bounds(config: TrainConfig) -> None:
 
 @dataclass(slots=True)
 class Session:
-    """The parts of a run, put together: everything that a checkpoint saves is reached from here."""
+    """All parts of a run; everything that a checkpoint saves is reachable from here."""
 
     trainer: Trainer
     loader: RecordLoader
@@ -92,46 +92,46 @@ class Session:
     validation: Validation
     probes: Probes
     session_counts: Callable[[], Counts]
-    """Reads and bytes of training records, by this process in this session."""
+    """Returns the reads and bytes of training records by this process in this session."""
     echo: EchoConfig
     num_workers: int
     """Decoding processes of the loader."""
     encoding: str = "pcr"
     """Encoding of the training records."""
     predictions: Predictions | None = None
-    """The first process's predictions of every image, for the reported evaluations."""
+    """Predictions for every image in the reported evaluations; only in the first process."""
     processes: Processes = field(default_factory=Processes)
     others_cpu: OthersCpu | None = None
-    """The first process's reading of what others take from the run on its host."""
+    """Measures the CPU time that others take from the run on this host; only in the first process."""
     earlier_counts: Counts = field(default_factory=Counts)
-    """The same, of the sessions before."""
+    """Like `session_counts`, for earlier sessions."""
     earlier_probe_bytes: int = 0
-    """Bytes that a scan policy's probes had read by then."""
+    """Bytes that a scan policy's probes read in earlier sessions."""
     progress: Progress = field(default_factory=Progress)
     validated: dict[str, int] = field(default_factory=dict)
-    """The images that are evaluated, by source of a mixture."""
+    """Number of evaluated images by mixture source; empty for one dataset."""
 
     @property
     def declared(self) -> list[Column]:
-        """Columns beside the usual ones: the policy's and the sources' of a mixture."""
+        """Columns in addition to the usual ones: those of the policy and of a mixture's sources."""
         return [*declared_columns(self.policy), *source_columns(self.validated)]
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """All columns that the rows may have. Raises ConfigError if the policy declares one that exists."""
+        """All columns that the rows may have. Raises ConfigError if the policy declares an existing one."""
         return with_declared(self.declared)
 
     @property
     def total_steps(self) -> int:
-        """Updates of the whole run."""
+        """Number of updates in the whole run."""
         return self.trainer.config.epochs * self.loader.num_batches
 
     def bytes_read(self) -> int:
-        """Return the bytes of training records that storage delivered here since the run began."""
+        """Return the bytes of training records delivered to this process since the run began."""
         return self._counted()["bytes_read"]
 
     def _counted(self) -> dict[str, int]:
-        """Return COUNTED of this process since the run began."""
+        """Return the COUNTED values of this process since the run began."""
         counts = self.earlier_counts + self.session_counts()
         return {name: getattr(counts, name) for name in COUNTED}
 
@@ -142,9 +142,9 @@ class Session:
         should_stop: Callable[[], bool],
         waiting: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> Generator[Row, None, None]:
-        """Train and yield rows, of all processes together; see `pcr_exp.training.loop.Loop`.
+        """Train, and yield rows combined over all processes; see `pcr_exp.training.loop.Loop`.
 
-        Every process calls this, takes every row, and stops at the same update as the others.
+        Every process calls this, consumes every row, and stops at the same update as the others.
         """
         loop = Loop(
             trainer=self.trainer,
@@ -174,10 +174,10 @@ class Session:
         return {**row, "others_cpu_share": self.others_cpu.share()}
 
     def measure(self, row: Mapping[str, Any]) -> dict[str, float | None]:
-        """Return what updates keep for backward, the time of the stages around the echo, and requests.
+        """Return columns for memory saved for backward, stage times around the echo, and storage counts.
 
-        The stages by what this session measured. The scan group is named again: records of the baseline are
-        stored as one group, which is not group 1.
+        Stage times cover only this session. The scan group is replaced by the reported number, since baseline
+        records are stored as one group that is not group 1.
         """
         probe_bytes = self.progress.probe_bytes - self.earlier_probe_bytes
         stages = stage_columns(
@@ -214,7 +214,7 @@ class Session:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from `state`; to be called before `rows`."""
+        """Restore `state`; call this before `rows`."""
         self.trainer.load_state_dict(state)
         self.progress = Progress.from_state(state["progress"])
         self.policy.load_state_dict(state["policy"])
@@ -229,14 +229,14 @@ class Session:
 def open_session(
     config: TrainConfig, data: RunData, device: torch.device, processes: Processes
 ) -> Iterator[Session]:
-    """Put a run together, at its beginning; its loaders are closed with the block.
+    """Assemble a run at its beginning; its loaders are closed at the end of the block.
 
     Raises:
-        ConfigError: the model does not exist, does not take the batches that it would get, or does not suit
-            `activations`; the scan policy wants images to tune by, and there are none; or what processes
-            send each other does not suit the rest.
+        ConfigError: the model does not exist, does not accept the batches that it would get, or does not suit
+            `activations`; the scan policy needs tuning images and there are none; or the gradient exchange
+            does not suit the other settings.
     """
-    torch.manual_seed(config.seed)  # of the model's fresh weights
+    torch.manual_seed(config.seed)  # for the model's initial weights
     task = open_task(
         config.task, data.train.index.classes[config.dataset.label], config.training.label_smoothing
     )
@@ -245,7 +245,7 @@ def open_session(
     splits = sorted({eval_split, *(["tune"] if config.scan.uses_tune_split else [])})
     _check_model(config, data, model, processes, splits)
     require_tuning(config.scan, data.tune.index.num_samples)
-    consensus = open_consensus(torch.device("cpu"))  # where processes talk, whatever they compute on
+    consensus = open_consensus(torch.device("cpu"))  # processes communicate there, whatever device they use
     inputs = PolicyInputs(config.seed, consensus, data.train.index, data.train.storage.counts)
     policy = open_run_policy(config, data, inputs)
     data = with_cache(config, data, policy)
@@ -290,7 +290,7 @@ def open_session(
 
 
 def _images_of_sources(records: RecordSet) -> dict[str, int]:
-    """The images of a split by source of a mixture; nothing for one dataset."""
+    """Return the number of images in a split by mixture source; empty for one dataset."""
     if not isinstance(records, MixedRecords):
         return {}
     return {name: source.records.index.num_samples for name, source in records.sources.items()}
@@ -299,7 +299,7 @@ def _images_of_sources(records: RecordSet) -> dict[str, int]:
 def _check_model(
     config: TrainConfig, data: RunData, model: nn.Module, processes: Processes, splits: Sequence[str]
 ) -> None:
-    """Raise ConfigError unless the model takes the batches that it would get."""
+    """Raise ConfigError unless the model accepts the batches that it would get."""
     training = config.training
     share = open_share(
         processes.rank,
@@ -352,16 +352,16 @@ def _open_others_cpu(processes: Processes) -> OthersCpu | None:
 
 
 def set_up_torch(config: TrainConfig, device: torch.device, processes: Processes) -> None:
-    """Choose torch's threads and convolutions for this process."""
+    """Set torch's number of threads and its choice of convolutions for this process."""
     threads = cpu_threads(device, config.loader.num_workers, processes.per_host)
     num_threads = config.training.num_threads or threads
     if num_threads is not None:
         torch.set_num_threads(num_threads)
-    # Batches have few shapes: the search for the fastest convolution pays off.
+    # Batches have few shapes, so searching for the fastest convolution pays off.
     torch.backends.cudnn.benchmark = device.type == "cuda"
 
 
 def _batch_shapes(num_samples: int, batch_size: int, size_px: int) -> list[tuple[int, int]]:
-    # A full batch and what is left for the last one of an epoch.
+    # A full batch, and the remainder for the last batch of an epoch.
     sizes = {min(batch_size, num_samples), num_samples % batch_size} - {0}
     return [(size, size_px) for size in sorted(sizes)]

@@ -1,6 +1,6 @@
-"""A run's sessions as its manifest keeps them, and what decides how long they take: settings, machine, code.
+"""A run's sessions as recorded in its manifest, and what determines their speed: settings, machine and code.
 
-Each session is one part of the run, from a start or a checkpoint to an end.
+A session is one part of the run, from its start or a checkpoint to its end or an interruption.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ _SETTINGS = {
 
 @dataclass(kw_only=True, slots=True)
 class SessionFacts:
-    """One session: on what it ran, and which part of the run it made."""
+    """A session: the machine, code and settings it used, and the part of the run that it trained."""
 
     started_at: str
     """ISO 8601, UTC."""
     finished_at: str | None = None
     status: str = "running"
-    """One of the manifest's; it stays `running` if the session was killed."""
+    """One of the manifest's statuses; it stays `running` if the session was killed."""
     from_step: int | None = None
-    """Updates that were done when it began to train; None: it ended before."""
+    """Updates completed before it began to train; None if it ended before training."""
     command: str
     settings: dict[str, Any]
-    """Settings that change seconds alone, as they were given."""
+    """Settings that affect only speed, as configured."""
     device: str
     cpu: str
     num_cores: int
     gpu: str | None
     host: str
-    """Eight hex digits of the host's name: equal if two runs shared a machine."""
+    """Eight hex digits of the host name's hash; equal if two runs shared a machine."""
     git_sha: str | None
     git_dirty: bool | None
     packages: dict[str, str | None]
@@ -55,7 +55,7 @@ class SessionFacts:
 
 
 def new_session(config: TrainConfig, device: torch.device) -> SessionFacts:
-    """Describe a session that begins now, in this process."""
+    """Describe a session that begins now in this process."""
     git_sha, git_dirty = provenance.git_state()
     packages = provenance.package_versions()
     cpu, gpu = provenance.cpu_model(), provenance.gpu_model(device)
@@ -81,13 +81,13 @@ def new_session(config: TrainConfig, device: torch.device) -> SessionFacts:
 
 
 def timing_settings(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of a whole configuration, as plain dicts, that change seconds alone.
+    """Return those settings of a whole configuration (as plain dicts) that affect only speed.
 
-    As they were given: `training.device=auto` stays `auto`, on whatever it ran. World size is among them
-    too; where it changes what is learned it is part of a run's identity besides.
+    Values stay as configured: `training.device=auto` stays `auto`, whatever device was used. World size is
+    included; where it also affects what is learned, it is part of the run's identity as well.
     """
     settings = {f"{group}.{key}": config[group].get(key) for group, keys in _SETTINGS.items() for key in keys}
-    if config["training"].get("exclusive"):  # came later: runs without it keep their keys
+    if config["training"].get("exclusive"):  # added later: runs without it keep their keys
         settings["training.exclusive"] = True
     return {**settings, "world_size": config.get("world_size", 1)}
 
@@ -95,25 +95,25 @@ def timing_settings(config: Mapping[str, Any]) -> dict[str, Any]:
 def timing_key(
     settings: Mapping[str, Any], *, device: str, cpu: str, num_cores: int, gpu: str | None, code: str
 ) -> str:
-    """Return eight hex digits: seconds of two runs can be compared if theirs are equal.
+    """Return a key of eight hex digits; times of two runs can be compared if their keys are equal.
 
     Args:
-        settings: `timing_settings`.
-        device: What computed, such as `cpu`.
+        settings: As returned by `timing_settings`.
+        device: Type of the training device, such as `cpu`.
         cpu: The processor's name.
-        num_cores: Cores that the run could use.
-        gpu: The name of the GPU that trained, if one did.
-        code: The commit, or the version of what is installed.
+        num_cores: Cores available to the run.
+        gpu: Name of the GPU that trained, if any.
+        code: The commit, or the installed version.
     """
     machine = {"device": device, "cpu": cpu, "num_cores": num_cores, "gpu": gpu, "code": code}
     return key_of({"settings": dict(settings), **machine})
 
 
 def timing_keys(sessions: Sequence[SessionFacts]) -> list[str]:
-    """Return the different timing keys of the sessions that made a part of the run as it is now.
+    """Return the distinct timing keys of the sessions that contributed to the run as it is now.
 
-    What a killed session trained after its last checkpoint was trained again by the next: a session from
-    whose start another one began once more has left nothing.
+    Updates that a killed session trained after its last checkpoint are repeated by the next one. A session
+    contributed nothing if a later one began at the same update or before.
     """
     keys: list[str] = []
     earliest: float = float("inf")
@@ -126,7 +126,7 @@ def timing_keys(sessions: Sequence[SessionFacts]) -> list[str]:
 
 
 def joint_key(keys: Sequence[str]) -> str | None:
-    """Return the one key, or a key of several; None of none."""
+    """Return the only key, one key that combines several, or None if there are none."""
     if len(keys) < 2:
         return keys[0] if keys else None
     return key_of({"several": sorted(keys)})

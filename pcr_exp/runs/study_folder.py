@@ -1,8 +1,8 @@
-"""A study's folder of results: called after all that decides them, and never written over by another study.
+"""A study's result folder, named after everything that determines the results; no other study overwrites it.
 
-Studies are `experiments.quality`, `experiments.tolerance` and `experiments.evaluate`. Their folders are what
-run directories are to trainings: `<out_root>/<words>-<key>`. The key is of settings, images, the folder that
-these lie in, our numerics and the user's own components; `identity.json` holds what it is of.
+Studies are `experiments.quality`, `experiments.tolerance` and `experiments.evaluate`. Like a training's run
+directory, each has its own folder, `<out_root>/<words>-<key>`. The key covers the settings, the images and
+their folder, the numerics version and the user's own components; `identity.json` holds these values.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from pcr_exp.system.provenance import write_json
 IDENTITY_FILE = "identity.json"
 _LOCK = "lock"
 _RESULTS = ("quality.json", "tolerance.json", "evaluation.json", "sample_image.csv")
-"""Files that a finished study leaves in its folder, whichever study it was."""
+"""Result files of all studies; a finished study leaves at least one of them in its folder."""
 
 
 @contextmanager
 def claim_results(config: StudyConfig, words: Sequence[str], images: str, **facts: Any) -> Iterator[Path]:
-    """Hold a study's folder, made here if it is new; the same study may measure into it again.
+    """Lock a study's folder, creating it if needed; the same study may write to it again.
 
     Args:
         config: The study's whole configuration.
-        words: What its folder is called, such as dataset, label and model; a key follows.
-        images: Key of the images that are looked at.
-        facts: What else decides the results, as plain values, such as the runs that are evaluated.
+        words: Start of the folder's name, such as dataset, label and model; a key follows.
+        images: Key of the images that are studied.
+        facts: Other plain values that determine the results, such as the evaluated runs.
 
     Raises:
-        RunError: the folder has results of another study, or another process is at work in it.
+        RunError: the folder has results of another study, or another process is using it.
     """
     identity = identity_of_study(
         {**asdict(config), **facts, **_in_files(config), "study": type(config).__name__},
@@ -57,7 +57,7 @@ def claim_results(config: StudyConfig, words: Sequence[str], images: str, **fact
 
 
 def _in_files(config: StudyConfig) -> dict[str, str | None]:
-    """Keys of what the settings name by its path: the images' folder, weights and names of classes."""
+    """Return keys for settings that are paths: the images' folder, weights and names of classes."""
     named = {key: getattr(config.dataset, key, None) for key in ("root", "table")}
     where = {key: None if path is None else str(Path(path).resolve()) for key, path in named.items()}
     weights = getattr(getattr(config, "model", None), "weights", None)
@@ -77,7 +77,7 @@ def _in_use(folder: Path, holder: str) -> RunError:
 
 def _require_own(folder: Path, identity: Mapping[str, Any]) -> None:
     if not any((folder / name).exists() for name in _RESULTS):
-        return  # nothing would be lost
+        return  # there are no results to lose
     remedy = "Leave out= away (then each study has a folder of its own), give another, or move this one away."
     try:
         found = json.loads((folder / IDENTITY_FILE).read_text())

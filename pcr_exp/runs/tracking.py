@@ -1,4 +1,4 @@
-"""Where rows, figures, tables and the summary of a run go besides its directory."""
+"""Trackers: they show a run's rows, figures, tables and summary outside its directory."""
 
 from __future__ import annotations
 
@@ -26,46 +26,46 @@ STEP_METRICS = {
     "eval_same": "time_s",
     "quality": "quality/group",
 }
-"""The x-axis of each kind of row: evaluations over seconds, so that W&B's own page shows
-time to accuracy, for a group of runs as well."""
+"""The x-axis of each kind of row. Evaluations are plotted over seconds, so that W&B's own page shows
+time to accuracy, for groups of runs as well."""
 TIME_COLUMNS = ("train_s", "wait_s", "probe_s")
-"""Seconds that count (`time_s` is their sum): evaluation is off the clock."""
+"""Columns that sum to `time_s`; time spent in evaluation does not count."""
 START_TIMEOUT_S, FINISH_TIMEOUT_S = 20.0, 30.0
-"""How long W&B may keep a run waiting; what is not uploaded then stays in the run directory."""
+"""Maximum wait for W&B in seconds; data not uploaded by then stays in the run directory."""
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
 class Tracker:
-    """Shows a run elsewhere: as it is, nowhere. The run directory stays the source of every result."""
+    """Base class that shows a run nowhere. The run directory stays the source of every result."""
 
     def log(self, row: Mapping[str, Any]) -> None:
-        """Show a row: of a run, or of kind `quality` with a `group`."""
+        """Show a row of a run, or one of kind `quality` with a `group`."""
 
     def figure(self, name: str, path: Path) -> None:
-        """Show a figure: an image file such as a PNG."""
+        """Show a figure from an image file, such as a PNG."""
 
     def table(self, name: str, path: Path) -> None:
-        """Show a table: a CSV file."""
+        """Show a table from a CSV file."""
 
     def artifact(self, name: str, files: Iterable[Path]) -> None:
-        """Keep files together, as they are."""
+        """Store files together, unchanged."""
 
     def summary(self, values: Mapping[str, Any]) -> None:
-        """Show what became of the run."""
+        """Show summary values of the run."""
 
     def finish(self, *, failed: bool = False) -> None:
-        """End; to be called once, whatever happened."""
+        """End tracking; call this once, whatever happened."""
 
 
 def open_tracker(config: TrackingConfig, run_id: str, folder: Path, run_config: Mapping[str, Any]) -> Tracker:
     """Return the tracker that the configuration names.
 
     Args:
-        config: Which one.
-        run_id: The run's name, and its identity for the tracker: a resumed run continues it.
-        folder: The run directory; the tracker keeps its files there.
+        config: Settings of the tracker.
+        run_id: The run's name and its id in the tracker; a resumed run continues under it.
+        folder: The run directory; the tracker stores its files there.
         run_config: The whole configuration as plain dicts, and `labels`: storage, scan and network in words.
-            The tracker is not told the secrets in it.
+            Its secrets are not passed to the tracker.
     """
     if config.name == "none":
         return Tracker()
@@ -73,17 +73,17 @@ def open_tracker(config: TrackingConfig, run_id: str, folder: Path, run_config: 
 
 
 class WandbTracker(Tracker):
-    """Curves of a run, its configuration, figures as images, tables, and files as artifacts.
+    """W&B tracker of a run's curves, configuration, figures as images, tables, and files as artifacts.
 
-    Rows are `train/*`, `eval/*`, `eval_same/*` (evaluations at the scan group of training), `policy/*` and
-    `quality/*`, over what STEP_METRICS says. The runs of a sweep are one group, and those that differ in seed
-    alone of one job type; outside a sweep, of one group.
+    Rows appear as `train/*`, `eval/*`, `eval_same/*` (evaluations at the scan group of training), `policy/*`
+    and `quality/*`, over the x-axes in STEP_METRICS. The runs of a sweep form one group, in which runs that
+    differ only in seed share a job type. Outside a sweep, runs that differ only in seed form a group.
 
-    A resumed run goes on under the same id. Rows between its checkpoint and the kill are then logged twice,
-    at the same step and with the same values (clocks and rates excepted).
+    A resumed run continues under the same id. Rows between its checkpoint and the interruption are then
+    logged twice, at the same step and with the same values (clocks and rates excepted).
 
-    Nothing that W&B does ends or holds up a run: without a connection it begins offline, and after a failure
-    it is told no more.
+    Problems with W&B neither end nor hold up a run under way. Without a connection tracking starts offline;
+    after a failure nothing more is logged.
     """
 
     def __init__(
@@ -92,9 +92,9 @@ class WandbTracker(Tracker):
         """Start the run; arguments as in `open_tracker`.
 
         Raises:
-            ConfigError: wandb does not start, for want of a login.
+            ConfigError: wandb does not start, such as for lack of a login.
         """
-        # Imported here: a run without it must not wait for wandb, nor need it.
+        # Imported here: runs without W&B must neither need wandb nor wait for its import.
         import wandb
 
         self._wandb = wandb
@@ -128,7 +128,7 @@ class WandbTracker(Tracker):
             config={**run_config, "run_path": str(folder)},
             dir=folder,
             mode="online" if online else "offline",
-            # Offline there is nothing to look up: the same id joins both parts at `wandb sync`.
+            # Offline there is nothing to look up; `wandb sync` joins both parts by their id.
             resume="allow" if online else None,
             settings=self._wandb.Settings(
                 console="off", silent=True, init_timeout=START_TIMEOUT_S, finish_timeout=FINISH_TIMEOUT_S
@@ -161,7 +161,7 @@ class WandbTracker(Tracker):
 
     def table(self, name: str, path: Path) -> None:
         """Log a CSV file under `tables/<name>`."""
-        from pandas import read_csv  # a run that shows no table does without
+        from pandas import read_csv  # not needed by a run that shows no table
 
         self._try(lambda: self._run.log({f"tables/{name}": self._wandb.Table(dataframe=read_csv(path))}))
 
@@ -182,21 +182,21 @@ class WandbTracker(Tracker):
 
     def finish(self, *, failed: bool = False) -> None:
         """Flush everything and end wandb's process."""
-        self._failed = False  # it is to end in any case
+        self._failed = False  # end it even after a failure
         self._try(lambda: self._run.finish(exit_code=int(failed)))
 
 
 def _id_of(run_id: str) -> str:
-    # An agent of `wandb agent` waits for the run that it has named.
+    # `wandb agent` waits for the run with the id that it has assigned.
     return os.environ.get("WANDB_RUN_ID", run_id) if "WANDB_SWEEP_ID" in os.environ else run_id
 
 
 def sweep_name() -> str | None:
-    """The name of the sweep that this process runs a job of; None outside a sweep."""
+    """Return the name of the sweep whose job this process runs; None outside a sweep."""
     folder = os.environ.get(SWEEP_VARIABLE)
     return None if folder is None else Path(folder).name
 
 
 def group_of(run_id: str) -> str:
-    """A run's id less seed and key: what the runs of all seeds share, and W&B averages over."""
+    """Return a run's id without seed and key. Runs of all seeds share it, and W&B averages over them."""
     return re.sub(r"-s\d+-[0-9a-f]{8}(?=(-t[0-9a-f]{8})?$)", "", run_id)

@@ -1,4 +1,4 @@
-"""A training run from configuration to files: skipped if finished, continued if it was interrupted."""
+"""A training run from configuration to files: skipped if finished, continued if interrupted."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RunOutcome:
-    """How `run_training` ended; an end that is neither is an exception."""
+    """The outcome of `run_training`; any other outcome is an exception."""
 
     run_id: str
     folder: Path
@@ -66,7 +66,7 @@ class RunOutcome:
 
 
 DrawRun = Callable[[Path], Mapping[str, Path]]
-"""Draws a run from its directory and returns the image file of each figure, by name."""
+"""Draws a run's figures from its directory and returns their image files by name."""
 
 
 def run_training(
@@ -78,21 +78,21 @@ def run_training(
 ) -> RunOutcome:
     """Train as configured, in `<runs_root>/<run_id>`.
 
-    A finished run is skipped. An interrupted or failed one goes on from its checkpoint, and ends with the
-    rows of one that was never interrupted (clocks, rates and bytes_read excepted). Of several processes, all
-    call this; the first writes the files, the others train along.
+    A finished run is skipped. An interrupted or failed one continues from its checkpoint, and ends with the
+    same rows as an uninterrupted run (clocks, rates and bytes_read excepted). With several processes, all of
+    them call this and train; only the first writes files.
 
     Args:
         config: The whole configuration.
         progress: Show bars on stderr.
-        draw: Called when training is done; its figures go to the tracker.
-        claimed: Told the run's directory as soon as this process holds it.
+        draw: Called after training; its figures go to the tracker.
+        claimed: Called with the run's directory as soon as this process holds it.
 
     Raises:
-        PcrExpError: as its message says; the manifest then says `failed`.
-        KeyboardInterrupt, SystemExit: on SIGINT, SIGTERM, after a checkpoint; it then says `interrupted`.
+        PcrExpError: the message gives the reason. A run that had begun then has status `failed`.
+        KeyboardInterrupt, SystemExit: on SIGINT, SIGTERM, after a checkpoint; the status is `interrupted`.
     """
-    # Before the directory is made: a typing error shall not leave one behind.
+    # Check before the directory is created: a typo must not leave one behind.
     check_exchange(config.gradients, config.network, config.world_size, config.num_slots)
     processes = join_processes(config.world_size)
     device = open_device(config.training.device)
@@ -101,7 +101,7 @@ def run_training(
         assignment = follow(config, device, processes)
         folder = assignment.folder
         return RunOutcome(folder.name, folder, "skipped" if assignment.finished else "finished")
-    # Which run this is depends on which images there are. The other processes wait for `Assignment`.
+    # The run's id depends on the images, so prepare them first. Other processes wait for `Assignment`.
     prepare_data(config, progress=progress)
     images = images_key_of(config)
     with claim(config, images) as directory, _own_machine(config, directory):
@@ -129,7 +129,7 @@ def run_training(
 
 @contextmanager
 def _own_machine(config: TrainConfig, directory: RunDirectory) -> Iterator[None]:
-    # Before the run's session begins: waiting is no part of it.
+    # Wait before the run's session begins, so that waiting is not part of it.
     if not config.training.exclusive or directory.status == "finished":
         yield
         return
@@ -168,7 +168,7 @@ def _train(
         facts = dataset_facts(config.dataset, config.records, config.scan.encoding)
         if facts is not None:
             manifest.dataset_facts = replace(facts, num_classes=num_named_classes(task, facts.num_classes))
-    if isinstance(config.dataset, MixtureConfig):  # its images have no scan group in common
+    if isinstance(config.dataset, MixtureConfig):  # its images have no common scan group
         manifest.mean_prefix_bytes = None
     elif not manifest.quality:
         manifest.quality = training_quality(config, progress=progress)
@@ -198,7 +198,7 @@ def _train(
             own, *others = processes.gather(session.state_dict())
             state = {**own, "others": others, "num_rows": rows.num_rows}
             if session.predictions is not None:
-                # Before: of a run that is killed in between, and has nothing left to train, they are there.
+                # Write these first: a run that is killed after its last checkpoint gets no other chance to.
                 session.predictions.write(directory.predictions_path, directory.path.name)
             save_checkpoint(directory.checkpoint_path, state)
             write_layers(directory.layers_path, session.trainer.activations.history)
@@ -206,7 +206,7 @@ def _train(
         def should_stop() -> bool:
             return stop.agree(processes.any(stop.requested))
 
-        # Several processes stop together, and so only after an update.
+        # Several processes must stop together, so they stop only after an update.
         waiting = stop.waiting if processes.world_size == 1 else nullcontext
         training = session.rows(checkpoint=checkpoint, should_stop=should_stop, waiting=waiting)
         with stop.graceful(), closing(training) as stream:
@@ -224,7 +224,7 @@ def _train(
                 if is_full:
                     keys = (f"val_{manifest.headline}", "val_loss", "train_s", "wait_s")
                     tracker.summary({key: row[key] for key in keys})
-        if draw is not None:  # it takes seconds and there is nothing to save: an interrupt acts at once
+        if draw is not None:  # takes seconds and has nothing to save: an interrupt acts at once
             rows.sync()
             for name, path in draw(directory.path).items():
                 tracker.figure(name, path)
@@ -242,7 +242,7 @@ def _warn_of_guessing(manifest: Manifest) -> None:
 
 
 def _restore(session: Session, directory: RunDirectory) -> int:
-    # Returns how many rows the run had when it was saved.
+    # Return the number of rows at the checkpoint.
     if not directory.checkpoint_path.exists():
         return 0
     state = load_checkpoint(directory.checkpoint_path)
@@ -285,7 +285,7 @@ def _tracked(config: TrainConfig, directory: RunDirectory) -> Iterator[Tracker]:
 
 @contextmanager
 def _recorded(directory: RunDirectory, manifest: Manifest, stop: StopRequest) -> Iterator[None]:
-    # The manifest says `running` within, and afterwards how it ended.
+    # Set the manifest's status to `running` within the block, and then to the outcome.
     path = directory.manifest_path
     write_manifest(path, manifest)
     try:
@@ -300,7 +300,7 @@ def _recorded(directory: RunDirectory, manifest: Manifest, stop: StopRequest) ->
             log.error("failed: %s", manifest.error, exc_info=error)
         write_manifest(path, manifest)
         if not isinstance(error, KeyboardInterrupt | SystemExit):
-            stop.raise_if_requested()  # a worker that died of the same Ctrl-C is no failure
+            stop.raise_if_requested()  # a worker that died of the same Ctrl-C is not a failure
         raise
     end(manifest, "finished")
     write_manifest(path, manifest)

@@ -1,4 +1,4 @@
-"""Validation between updates: images to evaluate on, and the probes of policies."""
+"""Validation between updates: evaluation images, and the probes of scan policies."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ from pcr_exp.training.task import headline_of
 from pcr_exp.training.trainer import Trainer
 
 NUM_RENEWED_BY = 2048
-"""Training images that BatchNorm's statistics are measured anew on; each gives many values per channel."""
+"""Training images for re-estimating BatchNorm statistics; each gives many values per channel."""
 
 CACHE_BYTES = 2**30
-"""Decoded images up to this size are kept between evaluations: the same pixels need no second decoding."""
+"""Decoded images up to this size in all are cached between evaluations, to avoid decoding them again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,26 +56,26 @@ class Evaluation:
     """The result of an evaluation."""
 
     scores: dict[str, Any]
-    """The task's metrics, as rows have them."""
+    """The task's metrics, as in rows."""
     per_image: dict[str, NDArray[Any]] | None
-    """By name of `training.task.PER_IMAGE`, an array [N] of all images; in the first process alone, and None
-    there too where images cannot be told."""
+    """Arrays [N] over all images, named as in `training.task.PER_IMAGE`. Only in the first process, and None
+    there too if the task keeps none or damaged images were replaced."""
 
 
 class ValidationBatches:
-    """Validation batches, as often as they are asked for: all of them, or a process's share."""
+    """Validation batches that can be iterated repeatedly: all of them, or a process's share."""
 
     def __init__(self, loader: RecordLoader, image_size: int, processes: Processes | None = None) -> None:
-        """Keep the images if they fit in CACHE_BYTES: image_size^2 x 3 bytes for each.
+        """Cache the images in memory if they fit in CACHE_BYTES, at image_size^2 x 3 bytes each.
 
-        With `processes` these are a run of whole batches, which follows that of the process before.
+        With `processes`, each process has a contiguous range of whole batches, in order of rank.
         """
         self._loader = loader
         rank, world_size = (0, 1) if processes is None else (processes.rank, processes.world_size)
         num_batches = loader.num_batches
         self._first, self._end = rank * num_batches // world_size, (rank + 1) * num_batches // world_size
         self.cached: list[Batch] | None = None
-        """All of them, once they have been asked for, if they fit."""
+        """All of these batches after the first iteration, if they fit."""
         share = (self._end - self._first) / num_batches
         self._fits = share * loader.num_samples * image_size**2 * 3 <= CACHE_BYTES
 
@@ -97,25 +97,25 @@ class Validation:
     def __init__(
         self, config: TrainConfig, data: RunData, full: ValidationBatches, processes: Processes
     ) -> None:
-        """`full` are this process's batches of the original images."""
+        """Set up evaluation; `full` holds this process's batches of the original images."""
         self._processes = processes
         self._config = config
         self._data = data
         self._full = full
         self._at_group: dict[int, list[Batch]] = {}
-        """Batches of the last scan group that was asked for: a run's group seldom changes."""
+        """Cached batches of the last scan group evaluated; a run's group seldom changes."""
         self._renewing: list[Batch] | None = None
-        """Training images in full, once they have been asked for."""
+        """Training images with all scans, cached on first use."""
 
     def evaluate(self, trainer: Trainer, scan_group: int) -> dict[str, Evaluation]:
         """Evaluate the model for each eval group; `same` is read up to `scan_group`.
 
         All processes call this, each evaluates its share, and all get the metrics of all images.
 
-        Baseline records have but one group, the original images: their two scores are equal.
+        Baseline records have a single group, the original images, so `full` and `same` have equal scores.
 
         Raises:
-            PcrExpError: records are missing or damaged, or a metric is not defined.
+            PcrExpError: records are missing or damaged, or a metric is undefined.
         """
         full = self._evaluate(trainer, self._full)
         found, wanted = {"full": full}, self._config.training.eval_groups
@@ -159,7 +159,7 @@ class Validation:
 
 @dataclass(slots=True)
 class Probes:
-    """Every byte that a probe needs comes through the storage that training reads from, at its speed."""
+    """Probes of scan policies, which read all their data through the training storage, at its speed."""
 
     config: TrainConfig
     data: RunData
@@ -167,12 +167,12 @@ class Probes:
     processes: Processes
     consensus: Consensus
     tune_loss: Callable[[], float]
-    """The loss on the images to tune by: what is reported is not what is decided on."""
+    """Returns the loss on the tuning images, so that decisions do not use the reported images."""
     steps_per_epoch: int
     sample: FixedSample | None = None
 
     def run(self, probe: Probe, progress: Progress) -> dict[int, float]:
-        """The candidates' scores, the same on all ranks; training stands still at `progress` meanwhile.
+        """Return the candidates' scores, averaged over all ranks; training is paused at `progress`.
 
         Raises:
             PcrExpError: data cannot be read or decoded, or a loss is not finite.
@@ -193,7 +193,7 @@ class Probes:
         config, sample = self.config, self._sample(probe.num_images)
         groups = sorted({*probe.candidates, sample.full_group})
         transform = eval_transform(config.crops, probe.image_size)
-        # Neither torch's random state nor its number of threads may tell that there was a probe.
+        # A probe must leave torch's random state and number of threads unchanged.
         with torch.random.fork_rng():
             backbone = open_backbone(EfficientNetLiteConfig(pretrained=True), self.trainer.device)
             found = extract_features(RecordImages(sample, groups, transform), backbone, folder=None)
@@ -215,7 +215,7 @@ class Probes:
         )
 
     def _trial_losses(self, probe: TrialProbe, progress: Progress) -> dict[int, float]:
-        config = replace(self.config, echo=EchoConfig())  # a trial is judged by what is read, not by repeats
+        config = replace(self.config, echo=EchoConfig())  # a trial is judged by fresh images, not by repeats
 
         @contextmanager
         def batches(group: int) -> Iterator[Iterator[Batch]]:

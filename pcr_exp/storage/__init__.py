@@ -1,7 +1,7 @@
-"""Where bytes lie and how fast they come: range reads (`protocol`), local and remote, throttled, counted.
+"""Storages: range reads (`protocol`) of local and remote files, with throttling and counting.
 
-`open_storage` makes one from an address and `StorageConfig`; a throttle is a wrapper, and every process of a
-host shares its bucket.
+`open_storage` opens one from an address and a `StorageConfig`. A throttle is a wrapper, and all processes of
+a host share its bucket.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The schedule that every process of a host shares: a few numbers in a small mapped file.
+"""The schedule that all processes of a host share: a few numbers in a small memory-mapped file.
 
-A kernel file lock (`flock`) guards it. The kernel drops the lock when its holder dies, so a killed process
+A kernel file lock (`flock`) guards it. The kernel releases the lock when its holder dies, so a killed process
 never blocks the others.
 
-The file's name says whose it is (`new_bucket_path`): those of processes that died are removed.
+The file's name identifies its owner (`new_bucket_path`), and files of dead processes are removed.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _NUM_BYTES = _LIMITS.size + _SCHEDULE.size
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limits that a bucket enforces. Infinite rates are no limits."""
+    """The limits that a bucket enforces. An infinite rate is no limit."""
 
     bytes_per_s: float
     latency_s: float
@@ -70,13 +70,13 @@ class Schedule:
 
 
 class Bucket:
-    """A shared schedule in a file. `with bucket.locked() as schedule:` reads it, and writes it back."""
+    """A shared schedule in a file. `with bucket.locked() as schedule:` reads it and writes it back."""
 
     def __init__(self, path: Path, limits: Limits | None = None) -> None:
-        """Join the bucket at `path`; with `limits`, make it if it is not there.
+        """Open the bucket at `path`; with `limits`, create it if it is missing.
 
         Raises:
-            StorageError: no bucket is there (and no limits were given), or it enforces other limits.
+            StorageError: there is no bucket (and no limits were given), or it enforces other limits.
         """
         self.path = path
         self._attach(create=limits is not None)
@@ -94,7 +94,7 @@ class Bucket:
 
     @contextmanager
     def locked(self) -> Iterator[Schedule]:
-        """The schedule, held alone among all threads and processes; changes are stored at the end."""
+        """Hold the schedule exclusively among all threads and processes. Changes are stored at the end."""
         with self._exclusive():
             schedule = Schedule(*_SCHEDULE.unpack_from(self._map, _LIMITS.size))
             yield schedule
@@ -118,7 +118,7 @@ class Bucket:
         except OSError as error:
             raise StorageError(f"no throttle can be opened at {self.path}: {error.strerror}.") from error
         if create and os.fstat(self._descriptor).st_size == 0:
-            # Zeros; two creators at once do the same, and the lock decides who writes the limits.
+            # Zeros. Two simultaneous creators do the same, and the lock decides who writes the limits.
             os.truncate(self._descriptor, _NUM_BYTES)
         if os.fstat(self._descriptor).st_size != _NUM_BYTES:
             os.close(self._descriptor)
@@ -130,7 +130,7 @@ class Bucket:
 
     def _is_new(self) -> bool:
         magic, boot, *_ = _LIMITS.unpack_from(self._map, 0)
-        # The schedule counts from the host's start: one left behind from before it may lie days ahead.
+        # Times count from the host's boot, so a schedule left over from before it may be days ahead.
         return magic == bytes(len(_MAGIC)) or (magic == _MAGIC and boot != _boot_id())
 
     def _write(self, limits: Limits) -> None:
@@ -145,7 +145,7 @@ class Bucket:
         return Limits(*fields)
 
     def after_fork(self) -> None:
-        """A child shares the parent's file description, and so its flock: it must open the file itself."""
+        """Make a child open the file itself, as it shares the parent's file description and so its flock."""
         self._lock = threading.Lock()
         self._forked = True
 
@@ -163,7 +163,7 @@ os.register_at_fork(after_in_child=_after_fork)
 
 @functools.cache
 def _boot_id() -> bytes:
-    """16 bytes that name this start of the host; zeros where there is no such name."""
+    """16 bytes that identify this boot of the host; zeros if the system has no such identifier."""
     try:
         return uuid.UUID(Path("/proc/sys/kernel/random/boot_id").read_text().strip()).bytes
     except (OSError, ValueError):
@@ -171,10 +171,10 @@ def _boot_id() -> bytes:
 
 
 def open_own(path: Path, *, create: bool) -> int:
-    """A descriptor of a file of this user's, through no symbolic link.
+    """Open a file of this user's, which is not a symbolic link, and return its descriptor.
 
     Raises:
-        OSError: it cannot be opened, or is another user's or no regular file.
+        OSError: it cannot be opened, is another user's, or is not a regular file.
     """
     flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | (os.O_CREAT if create else 0)
     descriptor = os.open(path, flags, 0o600)
@@ -186,10 +186,10 @@ def open_own(path: Path, *, create: bool) -> int:
 
 
 def new_bucket_path() -> Path:
-    """An empty file for a new bucket, in this user's `shared_folder`.
+    """Create an empty file for a new bucket in this user's `shared_folder`.
 
-    Its name says which process made it, and the file goes with that process at the latest, whether or not a
-    throttle was ever opened there. Files whose makers were killed are removed.
+    Its name identifies this process. The file is removed when the process ends, at the latest, whether or not
+    a throttle was ever opened there. Files of killed processes are removed as well.
     """
     folder = shared_folder()
     remove_ownerless(folder)
@@ -202,13 +202,13 @@ def new_bucket_path() -> Path:
 
 
 def remove_own(path: Path, owner: int) -> None:
-    """Remove the file, but not in a forked child, which inherits what its parent does at its end."""
+    """Remove the file, but not in a forked child, which inherits its parent's exit handlers."""
     if os.getpid() == owner:
         path.unlink(missing_ok=True)
 
 
 def remove_ownerless(folder: Path) -> None:
-    """Remove the files of processes that have ended; never one whose owner may be alive."""
+    """Remove the files of processes that have ended, but never one whose owner may be alive."""
     for path in folder.glob(_PREFIX + "*"):
         named = _NAME.match(path.name)
         if named and not _may_live(*(int(number) for number in named.groups())):
@@ -218,8 +218,8 @@ def remove_ownerless(folder: Path) -> None:
 
 def _may_live(pid: int, started: int, namespace: int) -> bool:
     if namespace != _pid_namespace():
-        return True  # of a container that shares this folder: its processes cannot be seen from here
-    if started == 0:  # a system that does not tell when processes started
+        return True  # from a container that shares this folder: its processes are not visible here
+    if started == 0:  # a system without start times of processes
         with suppress(ProcessLookupError):
             os.kill(pid, 0)
             return True
@@ -228,12 +228,12 @@ def _may_live(pid: int, started: int, namespace: int) -> bool:
 
 
 def _started(pid: int) -> int | None:
-    """When a living process started, in ticks since the host's start: pids are used again. None: it ended."""
+    """Start time of a living process in ticks since boot (pids are reused); None if it has ended."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return None
-    # pid (name) state ppid ... starttime, the 22nd; a name may hold anything, brackets too.
+    # pid (name) state ppid ... starttime, the 22nd field. A name may contain anything, even brackets.
     state, *fields = text.rpartition(")")[2].split()
     return None if state in "ZX" else int(fields[18])
 

@@ -1,10 +1,10 @@
-"""A cache of prefixes that grow: what was read of a record is kept, and a higher group fetches the rest.
+"""A cache of growing record prefixes: what was read is cached, and a higher group reads only the rest.
 
-Nothing is evicted. Every record is read once an epoch, so what was kept first is worth as much as anything
-that could take its place, and each byte kept saves a byte an epoch; a cache that keeps what came last (LRU)
-has mostly dropped a record by the time that it is wanted again. The last prefix to find room is cut to fit.
+Nothing is evicted. Every record is read once per epoch, so each cached byte saves one byte per epoch, and no
+other would save more. An LRU cache would mostly have dropped a record by the time it is needed again. The
+last prefix to find room is cut to fit.
 
-It is never the only copy of anything: a cache that is lost, damaged or full costs reads, and nothing else.
+The cache never holds the only copy of anything. If it is lost, damaged or full, this only costs reads.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from pcr_exp.system.regular import read_regular, require_regular
 log = logging.getLogger(__name__)
 
 CACHE_FOLDER = "pcr-exp-cache"
-"""The cache's own, inside the folder that is named."""
+"""The cache's own folder, inside the one that is named."""
 CACHE_TAG = "CACHEDIR.TAG"
-"""Marks it as one that can be made again, for backup programs too (bford.info/cachedir)."""
+"""Marks the folder as a cache that can be recreated, for backup programs too (bford.info/cachedir)."""
 _TAG = (
     b"Signature: 8a477f597d28d172789f06886806bc55\n"
     b"# A cache of pcr-exp: beginnings of records, which can be read again. It may be removed at any time.\n"
@@ -51,20 +51,20 @@ _CHECKSUM_BYTES = 8
 
 
 class PrefixCache(Protocol):
-    """Where prefixes of files are kept. Thread safe."""
+    """A store of file prefixes. Thread-safe."""
 
     def get(self, path: str) -> bytes:
-        """The cached prefix of a file; empty if there is none."""
+        """Return the cached prefix of a file; empty if there is none."""
 
     def put(self, path: str, prefix: bytes) -> None:
-        """Keep a longer prefix of a file than before, as far as there is room."""
+        """Cache a longer prefix of a file than before, as far as there is room."""
 
     def forget(self, path: str) -> bool:
-        """Keep nothing of a file any more; whether something was kept."""
+        """Drop the cached prefix of a file. Return whether there was one."""
 
 
 class MemoryCache:
-    """Prefixes in this process's memory, `max_bytes` of them."""
+    """Prefixes in this process's memory, at most `max_bytes` in all."""
 
     def __init__(self, max_bytes: int) -> None:
         self.num_bytes = 0
@@ -73,11 +73,11 @@ class MemoryCache:
         self._lock = threading.Lock()
 
     def get(self, path: str) -> bytes:
-        """As the protocol's."""
+        """See `PrefixCache.get`."""
         return self._prefixes.get(path, b"")
 
     def put(self, path: str, prefix: bytes) -> None:
-        """As the protocol's."""
+        """See `PrefixCache.put`."""
         with self._lock:
             before = len(self.get(path))
             kept = prefix[: before + self._max_bytes - self.num_bytes]
@@ -86,7 +86,7 @@ class MemoryCache:
                 self.num_bytes += len(kept) - before
 
     def forget(self, path: str) -> bool:
-        """As the protocol's."""
+        """See `PrefixCache.forget`."""
         with self._lock:
             held = self._prefixes.pop(path, b"")
             self.num_bytes -= len(held)
@@ -94,19 +94,19 @@ class MemoryCache:
 
 
 class DiskCache:
-    """Prefixes in a local folder, `max_bytes` of them, for all processes of a user that name the same one.
+    """Prefixes in a local folder, at most `max_bytes` in all, shared by a user's processes that name it.
 
-    They lie in a folder of their own inside it, `pcr-exp-cache`, which a CACHEDIR.TAG marks as the cache's;
-    nothing else is read, counted, changed or removed. A file is a checksum and a prefix, and is replaced as a
-    whole. It is not synced: one that a crash has damaged does not match its checksum, and is read anew. A
-    lock, which the kernel drops when its holder dies, guards the sum of all sizes.
+    They are in a subfolder, `pcr-exp-cache`, which a CACHEDIR.TAG marks as the cache's. Nothing else is read,
+    counted, changed or removed. A file is a checksum and a prefix, and is replaced as a whole. Files are not
+    synced: one that a crash has damaged does not match its checksum, and is read again from storage. A lock
+    guards the sum of all sizes; the kernel releases it when its holder dies.
     """
 
     def __init__(self, folder: Path, max_bytes: int, key: str = "") -> None:
-        """Open the cache in `folder`; prefixes of another `key` are of other records, and never met.
+        """Open the cache in `folder`. Prefixes of another `key` are of other records, and never returned.
 
         Raises:
-            StorageError: there is no such cache and none can be made, or others can write to it.
+            StorageError: the cache does not exist and cannot be made, or other users can write to it.
         """
         self._folder = _cache_folder(folder)
         self._key = key
@@ -121,11 +121,11 @@ class DiskCache:
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of all prefixes."""
+        """Total bytes of all prefixes."""
         return int((self._folder / "used").read_text() or 0)
 
     def get(self, path: str) -> bytes:
-        """As the protocol's."""
+        """See `PrefixCache.get`."""
         try:
             stored = read_regular(self._file(path))
         except OSError:
@@ -137,7 +137,7 @@ class DiskCache:
         return prefix
 
     def put(self, path: str, prefix: bytes) -> None:
-        """As the protocol's. A disk that refuses is said so, and costs reads alone."""
+        """See `PrefixCache.put`. Disk errors are logged, and only cost reads."""
         try:
             with self._threads, self._lock:
                 self._put(self._file(path), prefix)
@@ -145,7 +145,7 @@ class DiskCache:
             log.warning("the cache in %s keeps nothing more: %s", self._folder, error)
 
     def forget(self, path: str) -> bool:
-        """As the protocol's."""
+        """See `PrefixCache.forget`."""
         file = self._file(path)
         try:
             with self._threads, self._lock:
@@ -160,11 +160,11 @@ class DiskCache:
         return True
 
     def _tidy(self) -> int:
-        """Remove what processes that were killed have left; give the bytes of all prefixes."""
+        """Remove what killed processes have left. Return the bytes of all prefixes."""
         num_bytes = 0
         for folder, _, names in os.walk(self._folder):
             for file in (Path(folder, name) for name in names):
-                with suppress(OSError):  # what is no file of the cache's stays
+                with suppress(OSError):  # files that are not the cache's stay
                     if file.name.endswith(_SUFFIX):
                         num_bytes += _num_kept(file) or 0
                     elif file.name.endswith(_SUFFIX + TEMPORARY_SUFFIX) and _num_kept(file) is not None:
@@ -174,7 +174,7 @@ class DiskCache:
     def _put(self, file: Path, prefix: bytes) -> None:
         before = _num_kept(file) or 0
         used = self.num_bytes
-        room = max(0, self._max_bytes - used)  # other processes may have been given more
+        room = max(0, self._max_bytes - used)  # other processes may have a higher limit
         kept = prefix[: before + room]
         if len(kept) <= before:
             return
@@ -183,10 +183,10 @@ class DiskCache:
         try:
             with os.fdopen(create_temporary(temporary), "wb") as written:
                 written.write(xxhash.xxh3_64_digest(kept) + kept)
-            # A crash from here on counts too much, not too little.
+            # A crash from here on leaves a count that is too high, not too low.
             self._write_used(used + len(kept) - before)
             temporary.replace(file)
-        except OSError:  # a full disk is not to be kept full
+        except OSError:  # do not keep a full disk full
             temporary.unlink(missing_ok=True)
             raise
 
@@ -201,7 +201,7 @@ class DiskCache:
 
 
 def _num_kept(file: Path) -> int | None:
-    """Bytes of the prefix in a file; None if there is none. Raises OSError if it is no regular file."""
+    """Bytes of the prefix in a file; None if there is no file. Raises OSError if it is not a regular file."""
     try:
         status = file.lstat()
     except FileNotFoundError:
@@ -211,12 +211,12 @@ def _num_kept(file: Path) -> int | None:
 
 
 def _cache_folder(named: Path) -> Path:
-    """The cache's own folder inside the one that was named, made if it is not there.
+    """Return the cache's own folder inside the named one, created if missing.
 
-    Several processes may make it at a time: it appears whole, with its tag.
+    Several processes may create it at the same time: it appears complete, with its tag.
 
     Raises:
-        StorageError: other users can write there, something else is in its place, or the disk refuses.
+        StorageError: other users can write there, something else is in its place, or a disk access fails.
     """
     make_folder(named)
     folder = named / CACHE_FOLDER
@@ -241,10 +241,10 @@ def _is_empty(folder: Path) -> bool:
 
 
 def _make_tagged(named: Path, folder: Path) -> None:
-    made = Path(mkdtemp(prefix=f".{CACHE_FOLDER}-", dir=named))  # for this user alone
+    made = Path(mkdtemp(prefix=f".{CACHE_FOLDER}-", dir=named))  # accessible to this user only
     try:
         write_atomic(made / CACHE_TAG, [_TAG])
-        made.rename(folder)  # over an empty folder, and over nothing else
+        made.rename(folder)  # replaces an empty folder, and nothing else
     except OSError as error:
         if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
             raise
@@ -253,23 +253,23 @@ def _make_tagged(named: Path, folder: Path) -> None:
 
 
 class CachedStorage(Wrapped):
-    """Another storage's records, beginnings of which come from a cache. Other files pass through it."""
+    """Another storage with a cache for the beginnings of its records. Other files are not cached."""
 
     def __init__(self, inner: Storage, cache: PrefixCache, keep: Mapping[str, int] | None = None) -> None:
-        """`keep`: by path, the bytes that may be kept of it, of others none; None: all that are read."""
+        """`keep`: by path, how many bytes may be cached (of other paths, none); None: all that are read."""
         super().__init__(inner)
         self.reads_many = False
         self.cached_bytes = 0
-        """Bytes that the cache gave in place of the storage."""
+        """Bytes that came from the cache instead of the storage."""
         self._keep = keep
         self._cache = cache
         self._lock = threading.Lock()
 
     def read(self, path: str, offset: int, length: int) -> bytes:
-        """As the inner storage's `read`, which is asked for what is missing, with one request at most.
+        """Read from the cache, and what is missing from the inner storage, with at most one request.
 
         Raises:
-            StorageError: as the inner storage's.
+            StorageError: as the inner storage.
         """
         end = offset + length
         held = self._cache.get(path) if path.endswith(".pcr") else b""
@@ -284,15 +284,15 @@ class CachedStorage(Wrapped):
         return prefix[offset:end]
 
     def read_many(self, ranges: Sequence[Range]) -> list[bytes]:
-        """As `read` of each range, one after the other."""
+        """Read each range with `read`, one after the other."""
         return Storage.read_many(self, ranges)
 
     def forget(self, path: str) -> bool:
-        """Keep nothing of a file, as what is kept of it is damaged; whether something was kept."""
+        """Drop the cached prefix of a file, as it is damaged. Return whether there was one."""
         return self._cache.forget(path)
 
     def counts(self) -> Counts:
-        """Counts of the inner storage, and the bytes that the cache saved it."""
+        """Return the inner storage's counters, plus the bytes that the cache saved it."""
         return self.inner.counts() + Counts(cached_bytes=self.cached_bytes)
 
     def _count(self, num_bytes: int) -> None:
@@ -301,15 +301,15 @@ class CachedStorage(Wrapped):
 
 
 def open_cache(address: str, max_bytes: int, key: str) -> PrefixCache:
-    """The cache that `storage.cache` names: `memory`, or a local folder, which gets a folder for it.
+    """Open the cache that `storage.cache` names: `memory`, or a local folder, which gets a subfolder for it.
 
     Args:
-        address: The setting.
-        max_bytes: Of all prefixes in it, whatever they are of.
-        key: Of what is cached; records of another key never meet.
+        address: Value of `storage.cache`.
+        max_bytes: Limit for all prefixes in the cache, whatever records they are of.
+        key: Key of the cached records. Those of other keys are never returned.
 
     Raises:
-        StorageError: the folder cannot be written to, other users can, or what lies there is no cache.
+        StorageError: the folder is not writable, other users can write to it, or it holds something else.
     """
     if address == "memory":
         return MemoryCache(max_bytes)

@@ -1,4 +1,4 @@
-"""Counts of a storage: requests, bytes and the time they took."""
+"""Counts a storage's requests, their bytes and the time they take."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from pcr_exp.storage.protocol import Counts, Range, Storage, Wrapped
 
 
 class CountingStorage(Wrapped):
-    """Counts the reads that pass through it. One that fails is not counted; sizes deliver no bytes."""
+    """Counts the reads that pass through it. Failed reads and size queries are not counted."""
 
     def __init__(self, inner: Storage, now: Callable[[], float] = time.perf_counter) -> None:
         super().__init__(inner)
         self.num_reads = 0
         self.bytes_read = 0
         self.busy_s = 0.0
-        """Seconds with reads in flight, however many, up to the end of the last: bytes_read / busy_s is what
-        the storage supplies when asked."""
+        """Seconds with at least one read in flight, up to the end of the last. bytes_read / busy_s is the
+        rate at which the storage supplies bytes on demand."""
         self._now = now
         self._lock = threading.Lock()
         self._num_in_flight = 0
         self._counted_until_s = 0.0
 
     def read(self, path: str, offset: int, length: int) -> bytes:
-        """As the inner storage's."""
+        """Forward to the inner storage, and count."""
         return self._counted(1, lambda: [self.inner.read(path, offset, length)])[0]
 
     def read_many(self, ranges: Sequence[Range]) -> list[bytes]:
-        """As the inner storage's."""
+        """Forward to the inner storage, and count."""
         return self._counted(len(ranges), lambda: self.inner.read_many(ranges))
 
     def _counted(self, num_reads: int, read: Callable[[], list[bytes]]) -> list[bytes]:
@@ -54,7 +54,7 @@ class CountingStorage(Wrapped):
         return found
 
     def counts(self) -> Counts:
-        """These reads, and what the inner storage counts."""
+        """Return these counters plus those of the inner storage."""
         with self._lock:
             own = Counts(num_requests=self.num_reads, bytes_read=self.bytes_read, busy_s=self.busy_s)
         return own + self.inner.counts()

@@ -1,8 +1,8 @@
 """Records on the Hugging Face Hub: hf://datasets/owner/name/..., hf://buckets/owner/name/...
 
-Requests go through huggingface_hub's client, to its endpoint (HF_ENDPOINT) and with its token (HF_TOKEN or
-`hf auth login`). Files lie behind redirects to signed addresses. Each is kept until it expires, so that a
-read is one request, and the token goes to the Hub alone. `storage.retry` makes requests again.
+Requests use huggingface_hub's client, its endpoint (HF_ENDPOINT) and its token (HF_TOKEN or `hf auth login`).
+Files are behind redirects to signed addresses. Each address is cached until it expires, so that a read is one
+request. The token goes to the Hub only. `storage.retry` retries requests.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ _ADDRESS = re.compile(r"hf://(datasets|buckets)/([^/@]+/[^/@]+)(?:@([^/]+))?(?:/
 _REDIRECTS = (301, 302, 303, 307, 308)
 _MAX_REDIRECTS = 10
 _EXPIRED = (401, 403, 404, 410)
-"""How a signed address answers that is not valid any more."""
+"""Statuses from a signed address that has expired."""
 _PARTIAL_CONTENT, _RANGE_NOT_SATISFIABLE = 206, 416
 _COMMIT_BYTES, _COMMIT_FILES = 2**28, 100
-"""Files are gathered up to these before they are committed: the Hub counts commits."""
+"""Files are collected up to these limits before a commit, because the Hub limits commits."""
 
 Answer = TypeVar("Answer")
 
 
 class AnsweredError(Exception):
-    """The Hub, or where it sent us, answered with an error."""
+    """The Hub, or a server that it redirected to, answered with an error."""
 
     def __init__(self, status: int, headers: Mapping[str, str]) -> None:
         super().__init__(f"status {status}")
@@ -45,15 +45,15 @@ class AnsweredError(Exception):
 
 
 class HubStorage(WritableStorage):
-    """Files below an address of a dataset, of its main branch or `@revision`, or of a bucket.
+    """Files below an address of a dataset (of its main branch or `@revision`) or a bucket.
 
-    A file that is another than at its first read, by its ETag, is an error, as everywhere.
+    It is an error if a file's ETag differs from that at its first read, as in other storages.
     """
 
     is_remote = True
 
     def __init__(self, url: str) -> None:
-        """Nothing is asked for yet.
+        """Parse the address, without making a request.
 
         Raises:
             StorageError: huggingface_hub or tenacity is not installed, or the address is of neither kind.
@@ -84,41 +84,41 @@ class HubStorage(WritableStorage):
         self._retrying = Retrying(_is_passing, _is_refusal)
         self._tags = SeenTags()
         self._locations: dict[str, str] = {}
-        """By path, where it was found last."""
+        """By path, the address where the file was last found."""
         self._lock, self._committing = threading.Lock(), threading.Lock()
         self._pending: dict[str, bytes | None] = {}
-        """By path in the repository, what is to be committed; None: it is to be removed."""
+        """By path in the repository, the bytes to commit; None to remove the file."""
 
     def counts(self) -> Counts:
-        """Requests that were made again."""
+        """Return the number of retries, which are requests too."""
         return Counts(self._retrying.num_retries, self._retrying.num_retries)
 
     def read(self, path: str, offset: int, length: int) -> bytes:
-        """Bytes `[offset, offset + length)` of a file; fewer at its end.
+        """Return bytes `[offset, offset + length)` of a file; fewer at its end.
 
         Raises:
-            StorageError: it is missing or has changed, the request failed (several times, where that may
-                pass), or the server sends something else than that range.
-            ReadCancelledError: `interruptible`'s event was set before it was made again.
+            StorageError: the file is missing or has changed, the request failed (several times, if that may
+                be temporary), or the server sends anything other than that range.
+            ReadCancelledError: `interruptible`'s event was set before a retry.
         """
         return self._ask(lambda: self._range(path, offset, length)[0], path) if length else b""
 
     def size(self, path: str) -> int:
-        """Length of a file in bytes. Raises StorageError as `read` does."""
+        """Return a file's length in bytes. Raises StorageError as `read` does."""
         return self._ask(lambda: self._range(path, 0, 1)[1], path)
 
     def names(self, folder: str) -> set[str] | None:
-        """Names of the files right in a folder. Raises StorageError as `read` does."""
+        """Names of the files directly in a folder. Raises StorageError as `read` does."""
         below = f"{folder}/" if folder else ""
         return {path.removeprefix(below) for path, _ in self._listed(folder, recursive=False)}
 
     def sizes(self, folder: str) -> Iterator[tuple[str, int]]:
-        """(path, bytes) of every file below a folder. Raises StorageError as `read` does."""
+        """Yield (path, bytes) of every file below a folder. Raises StorageError as `read` does."""
         yield from self._listed(folder, recursive=True)
 
     def write(self, path: str, data: bytes, *, replaces: bytes | None = None) -> bool:
-        """As every storage's, but that it is there after `flush` at the latest."""
-        if self._pending.get(self._folder + path, b"") is None:  # it is about to be removed
+        """Write as `WritableStorage.write` does, but the file may not be there until `flush`."""
+        if self._pending.get(self._folder + path, b"") is None:  # its removal is pending
             self._gather(path, data)
             return True
         there = self.size_or_none(path)
@@ -134,13 +134,13 @@ class HubStorage(WritableStorage):
         return True
 
     def remove(self, path: str) -> None:
-        """Remove a file, if it is there; with `flush` at the latest."""
+        """Remove a file if it exists, with `flush` at the latest."""
         if self.size_or_none(path) is not None:
             self._gather(path, None)
 
     def flush(self) -> None:
-        """Commit what was gathered. Raises StorageError: the Hub does not let it be written."""
-        with self._committing:  # of two commits at a time one would be refused
+        """Commit the collected files. Raises StorageError if the Hub refuses."""
+        with self._committing:  # of two concurrent commits, one would be refused
             with self._lock:
                 pending, self._pending = self._pending, {}
             if not pending:
@@ -200,7 +200,7 @@ class HubStorage(WritableStorage):
             return []
 
     def _range(self, path: str, offset: int, length: int) -> tuple[bytes, int]:
-        """A range of a file, and the file's size: from where it was found last, or as the Hub says."""
+        """Return a range of a file and the file's size, from where it was last found or through the Hub."""
         known = self._locations.get(path)
         if known is not None:
             try:
@@ -250,7 +250,7 @@ class HubStorage(WritableStorage):
         raise failures.sent_around(where)
 
     def _headers(self, address: str) -> dict[str, str]:
-        """Headers of a request: the token, for the Hub alone, and uncompressed bytes."""
+        """Return a request's headers: for uncompressed bytes and, for the Hub only, the token."""
         from huggingface_hub.utils import build_hf_headers
 
         headers = {**build_hf_headers(library_name="pcr-exp"), "Accept-Encoding": "identity"}
@@ -294,7 +294,7 @@ class HubStorage(WritableStorage):
 
 
 def _total(headers: Mapping[str, str]) -> int:
-    """A file's size, as an answer to a range request tells it. Raises ConnectionError if it does not."""
+    """Return a file's size from the answer to a range request. Raises ConnectionError if it is missing."""
     found = re.fullmatch(r"bytes .*/(\d+)", headers.get("Content-Range", ""))
     if found is None:
         said = headers.get("Content-Range")
@@ -303,7 +303,7 @@ def _total(headers: Mapping[str, str]) -> int:
 
 
 def _retry_after(headers: Mapping[str, str]) -> dict[str, str]:
-    """`Retry-After`, as the server has it, or as the Hub's own `RateLimit` means it."""
+    """Return `Retry-After` from the server, or the equivalent from the Hub's own `RateLimit`."""
     from huggingface_hub.utils import parse_ratelimit_headers
 
     asked = headers.get("Retry-After")
@@ -314,7 +314,7 @@ def _retry_after(headers: Mapping[str, str]) -> dict[str, str]:
 
 
 def _status_and_code(error: BaseException) -> tuple[int | None, str]:
-    """The status and the Hub's own code of an answer; None: there was no answer."""
+    """Return an answer's status and the Hub's own code. The status is None if there was no answer."""
     if isinstance(error, AnsweredError):
         return error.status, error.code
     answer = getattr(error, "response", None)  # of the library's errors
@@ -322,7 +322,7 @@ def _status_and_code(error: BaseException) -> tuple[int | None, str]:
 
 
 def _names(error: BaseException) -> set[str]:
-    """Names of an error's classes: the library's HTTP client has changed, and their names have not."""
+    """Names of an error's classes, which did not change when the library changed its HTTP client."""
     return {kind.__name__ for kind in type(error).__mro__}
 
 

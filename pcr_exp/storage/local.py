@@ -17,7 +17,7 @@ from pcr_exp.system.regular import open_regular, require_regular
 
 _MAX_TOGETHER_BYTES = 2**24
 MANY_READS_VERSION = 2
-"""`pcr_many_reads_version` of the library that these types are of."""
+"""The `pcr_many_reads_version` that the ctypes declarations here match."""
 _NUMBERS = ctypes.POINTER(ctypes.c_int64)
 _FUNCTIONS = {
     "pcr_many_reads_version": (ctypes.c_int32, ()),
@@ -29,10 +29,10 @@ _FUNCTIONS = {
 
 
 class LocalStorage(Storage):
-    """Files below `root`, read with plain `pread` (thread safe: no file position is shared).
+    """Files below `root`, read with plain `pread` (thread-safe: no file position is shared).
 
-    The kernel is told not to read ahead: beyond a prefix lie bytes that nobody will ask for, and disks are
-    set to fetch up to megabytes of them. What is asked for is still read in large requests.
+    The kernel is told not to read ahead: bytes beyond a prefix are not needed, and read-ahead would fetch up
+    to megabytes of them. Requested bytes are still read in large requests.
     """
 
     def __init__(self, root: str | Path) -> None:
@@ -40,10 +40,10 @@ class LocalStorage(Storage):
         self._root = str(self.root)
 
     def read(self, path: str, offset: int, length: int) -> bytes:
-        """Bytes `[offset, offset + length)` of a file; fewer at its end.
+        """Return bytes `[offset, offset + length)` of a file; fewer at its end.
 
         Raises:
-            StorageError: the file is missing, no regular file, or cannot be read.
+            StorageError: the file is missing, not a regular file, or cannot be read.
         """
         file = f"{self._root}/{path}"  # pathlib would take longer than the read
         try:
@@ -51,7 +51,7 @@ class LocalStorage(Storage):
             try:
                 if hasattr(os, "posix_fadvise"):
                     os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)
-                # An index may claim any length: pread makes room for all of it before it reads.
+                # An index may claim any length, and pread allocates all of it before it reads.
                 num_bytes = min(length, max(0, status.st_size - offset))
                 return _read_fully(descriptor, offset, num_bytes) if num_bytes else b""
             finally:
@@ -60,10 +60,10 @@ class LocalStorage(Storage):
             raise _unreadable(Path(file), error) from error
 
     def read_many(self, ranges: Sequence[Range]) -> list[bytes]:
-        """As `read` of each range; small ones by one call, where that was built.
+        """Read each range; small ones in one call, if the C library was built.
 
         Raises:
-            StorageError: as `read`, of the first file that cannot be read.
+            StorageError: as `read`, for the first file that cannot be read.
         """
         library = find_many_reads()
         if library is None or sum(length for _, _, length in ranges) > _MAX_TOGETHER_BYTES:
@@ -71,10 +71,10 @@ class LocalStorage(Storage):
         try:
             return library.read([(f"{self._root}/{path}", offset, length) for path, offset, length in ranges])
         except OSError:
-            return super().read_many(ranges)  # says what is wrong with which
+            return super().read_many(ranges)  # names the file and what is wrong with it
 
     def size(self, path: str) -> int:
-        """Length of a file in bytes. Raises StorageError if it is missing, or no regular file."""
+        """Return a file's length in bytes. Raises StorageError if it is missing, or not a regular file."""
         file = self.root / path
         try:
             status = file.stat()
@@ -84,7 +84,7 @@ class LocalStorage(Storage):
         return status.st_size
 
     def names(self, folder: str) -> set[str]:
-        """Names of the files right in a folder. Raises StorageError if it cannot be listed."""
+        """Names of the files directly in a folder. Raises StorageError if it cannot be listed."""
         path = self.root / folder
         try:
             with os.scandir(path) as entries:
@@ -99,7 +99,7 @@ class LocalStorage(Storage):
 
 
 def _read_fully(descriptor: int, offset: int, length: int) -> bytes:
-    """One pread may return less than asked for (Linux caps it at 2 GiB), so ask until the end of the file."""
+    """Read until the end of the range or file: one pread may return less (Linux caps it at 2 GiB)."""
     first = os.pread(descriptor, length, offset)
     if len(first) == length or not first:
         return first
@@ -121,14 +121,14 @@ def _unreadable(file: Path, error: OSError) -> StorageError:
 
 
 class ManyReads:
-    """Ranges of several files by one call of `many_reads.c`: the interpreter is waited for once. Thread safe.
+    """Reads ranges of several files in one call of `many_reads.c`, waiting once for the GIL. Thread-safe.
 
-    The library at `path` is built where the package is installed, if there is a C compiler. Without it files
-    are read one after the other, to the same bytes.
+    The library at `path` is built when the package is installed, if there is a C compiler. Without it, files
+    are read one after the other, with the same result.
 
     Raises:
         OSError: it cannot be loaded.
-        AttributeError: it lacks the calls, or is of another version.
+        AttributeError: it lacks the calls, or has another version.
     """
 
     def __init__(self, path: str) -> None:
@@ -136,12 +136,12 @@ class ManyReads:
         self._library = load_own(path, _FUNCTIONS, MANY_READS_VERSION)
 
     def read(self, ranges: Sequence[tuple[str, int, int]]) -> list[bytes]:
-        """For each (file, offset, length) the bytes [offset, offset + length), fewer at the file's end.
+        """Return, for each (file, offset, length), bytes [offset, offset + length); fewer at the file's end.
 
-        There is room for all lengths together meanwhile.
+        Memory for all lengths together is allocated meanwhile.
 
         Raises:
-            OSError: of the first file that cannot be read, with its name.
+            OSError: the error of the first file that cannot be read, with its name.
         """
         files, offsets, lengths = zip(*ranges, strict=True)
         count = len(ranges)
@@ -165,11 +165,11 @@ class ManyReads:
 
 
 def library_path() -> str | None:
-    """The library that was built with the package; None where there was no compiler."""
+    """Return the path of the library built with the package; None if there was no compiler."""
     return built_library("pcr_exp.storage._many_reads")
 
 
 @functools.cache
 def find_many_reads() -> ManyReads | None:
-    """The library that was built with the package, if it was, and is of this version."""
+    """Return the library built with the package; None if there is none, or it has another version."""
     return opened(library_path(), ManyReads)

@@ -1,9 +1,9 @@
-/* Ranges of several files by one call, in which no thread waits for the interpreter.
+/* Reads ranges of several files in one call, during which no thread waits for the interpreter.
  *
- * A read from Python is five system calls of about a microsecond, and after each the thread queues for the GIL with
- * all others that read: dozens of them, where small reads have to hide latency. Here they are one call.
+ * A read from Python is five system calls of about a microsecond each. After each of them, the thread queues for the
+ * GIL with all other reading threads: dozens of them, if small reads have to hide latency. Here they are one call.
  *
- * Plain C99 and POSIX, no Python: called through ctypes, which releases the GIL meanwhile.
+ * Plain C99 and POSIX, without Python's C API. Called through ctypes, which releases the GIL meanwhile.
  */
 
 #define _POSIX_C_SOURCE 200809L
@@ -18,21 +18,21 @@
 
 EXPORTED int32_t pcr_many_reads_version(void) { return 2; }
 
-/* Bytes that were read from `offset` on, fewer at the end of the file; or -errno. */
+/* Returns the number of bytes read from `offset` on (fewer at the end of the file), or -errno. */
 static int64_t read_range(const char *path, int64_t offset, int64_t length, char *out) {
     int file;
     do {
         file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     } while (file < 0 && errno == EINTR);
     if (file < 0) return -errno;
-    /* A FIFO would block for ever, and a device give no end. */
+    /* A FIFO would block for ever, and a device might never end. */
     struct stat status;
     if (fstat(file, &status) != 0 || !S_ISREG(status.st_mode)) {
         (void)close(file);
         return -EINVAL;
     }
 #if defined(POSIX_FADV_RANDOM)
-    /* As LocalStorage.read: beyond a prefix lie bytes that nobody will ask for. */
+    /* As in LocalStorage.read: bytes beyond a prefix are not needed. */
     (void)posix_fadvise(file, 0, 0, POSIX_FADV_RANDOM);
 #endif
     int64_t received = 0;
@@ -51,8 +51,8 @@ static int64_t read_range(const char *path, int64_t offset, int64_t length, char
     return received;
 }
 
-/* Of `count` files the bytes [offsets[i], offsets[i] + lengths[i]), which follow each other in `out`, each with room
- * for all of them. `received[i]` is how many came, or -errno.
+/* Reads bytes [offsets[i], offsets[i] + lengths[i]) of each of `count` files. `out` has room for lengths[i] bytes of
+ * each range, one range after the other. `received[i]` is the number of bytes read, or -errno.
  */
 EXPORTED void pcr_many_reads(int32_t count, const char *const *paths, const int64_t *offsets, const int64_t *lengths,
                              char *out, int64_t *received) {

@@ -1,4 +1,4 @@
-"""The meaning of obstore's errors, by their names and texts."""
+"""Interprets obstore's errors by their names and messages."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LASTING = {
     *("NotFound", "PermissionDenied", "Unauthenticated", "Precondition", "AlreadyExists", "NotModified"),
     *("NotSupported", "InvalidPath", "UnknownConfigurationKey"),
 }
-"""Names of the errors that a second request would meet too."""
+"""Names of errors that a retry would meet again."""
 _SENT_AROUND = "error following redirect"
 _NO_RANGES = "NotPartial"
 _OTHER_RANGE = re.compile(r"Requested \d+\.\.\d+, got \d+\.\.\d+|Content-Range header not present")
@@ -20,15 +20,15 @@ _NO_LENGTH = "Content-Length Header missing"
 _CREDENTIALS = re.compile(
     r"169\.254\.\d+\.\d+|/latest/(?:api/token|meta-data)|computeMetadata|metadata/identity|token request"
 )
-"""Where the client looks for credentials that neither the environment nor a setting has."""
+"""Addresses where the client looks for credentials that neither the environment nor a setting has."""
 _REFUSED = ("ConnectionRefused", "NetworkUnreachable", "HostUnreachable", "dns error")
 
 
 def is_passing(error: BaseException) -> bool:
-    """Whether the same request of obstore's may well succeed a little later.
+    """Whether the same obstore request may succeed a little later.
 
-    That is 408, 425, 429 and 5xx (501 and 505 excepted), connections that are
-    refused, reset or silent, and bodies that end early.
+    True for status 408, 425, 429 and 5xx (except 501 and 505), for connections that are refused, reset or
+    silent, and for bodies that end early.
     """
     from pcr_exp.storage.retry import is_passing_status
 
@@ -44,24 +44,24 @@ def is_passing(error: BaseException) -> bool:
 
 
 def is_refusal(error: BaseException) -> bool:
-    """Whether nobody is there to answer, or nobody knows who asks."""
+    """Whether no server is there to answer, or no credentials were found."""
     text = str(error)
     return any(sign in text for sign in _REFUSED) or wants_credentials(error)
 
 
 def is_unknown_name(error: BaseException) -> bool:
-    """Whether the server's name does not exist, as far as DNS knows (and not for the moment only)."""
+    """Whether DNS does not know the server's name (and not just temporarily)."""
     text = str(error)
     return "dns error" in text and "Temporary failure" not in text
 
 
 def wants_credentials(error: BaseException) -> bool:
-    """Whether it failed on its way to credentials, and not to the object."""
+    """Whether looking for credentials failed, rather than the request for the object."""
     return _is_of_obstore(error) and _CREDENTIALS.search(first_line(error)) is not None
 
 
 def is_other_than_asked(error: BaseException) -> bool:
-    """Whether the server sent a whole file, or something of no known length: a web page, perhaps."""
+    """Whether the server sent a whole file, or one of unknown length, which may be a web page."""
     return _NO_RANGES in str(error) or "NotSupported" in type(error).__name__ or _NO_LENGTH in str(error)
 
 
@@ -70,18 +70,18 @@ def _is_of_obstore(error: BaseException) -> bool:
 
 
 def status_of(error: BaseException | None) -> int | None:
-    """The status that the server answered with, if it did."""
+    """Return the status of the server's answer; None if there was none."""
     found = _STATUS.search(str(error))
     return int(found[1]) if found else None
 
 
 def first_line(error: BaseException) -> str:
-    """The error itself; the lines after it are the client's inner state."""
+    """Return the error itself, without the lines on the client's internal state."""
     return str(error).partition("\n")[0]
 
 
 def explained(where: str, error: Exception) -> StorageError:
-    """An error of obstore's, or the last of several (`GaveUpError`), with its remedy."""
+    """Translate an obstore error, or the last of several (`GaveUpError`), into one that names a remedy."""
     from pcr_exp.storage.retry import last_failure
 
     reason, often = last_failure(error)

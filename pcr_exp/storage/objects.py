@@ -1,7 +1,7 @@
-"""Range reads and careful writes of object stores and web servers, through obstore: s3://, gs://, az://, http://.
+"""Range reads and safe writes through obstore: object stores (s3://, gs://, az://) and web servers.
 
-One pooled client for all threads of a process. A request that failed on its way is made again by
-`storage.retry`, which counts, and not by the client, which does not.
+All threads of a process share one pooled client. Requests that failed in transit are retried by
+`storage.retry`, which counts them, rather than by the client, which does not.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ if TYPE_CHECKING:
 SCHEMES = ("s3://", "s3a://", "gs://", "az://", "http://", "https://")
 _NO_LIMIT = timedelta(days=30)
 _PART_BYTES = 16 * 2**20
-"""Larger files are sent in parts of this size, several at a time."""
+"""Larger files are uploaded in parts of this size, several at a time."""
 _RANGE_NOT_SATISFIABLE = 416
 
 _client_process: int | None = None
-"""The process in which obstore's threads were started. They do not survive a fork."""
+"""The process in which obstore's threads were started; they do not survive a fork."""
 
 Answer = TypeVar("Answer")
 
 
 class ObjectStorage(WritableStorage):
-    """Objects below an address. Every read is one ranged request, and no more is read than was asked for.
+    """Objects below an address. Every read is one range request, and reads no more than requested.
 
-    An object that is another than at its first read, by its ETag, is an error: records of two encodes would
-    be mixed, and the index would not fit.
+    It is an error if an object's ETag differs from that at its first read: records of two encodes would be
+    mixed, and the index would not match.
     """
 
     is_remote = True
 
     def __init__(self, url: str, options: Mapping[str, Any] | None = None) -> None:
-        """`options` are the store's (`endpoint`, `region`, `skip_signature`, ...), beside the environment.
+        """`options` are the store's (`endpoint`, `region`, `skip_signature`, ...), besides the environment's.
 
         Raises:
             StorageError: obstore or tenacity is not installed, or the address or an option is unknown.
@@ -71,7 +71,7 @@ class ObjectStorage(WritableStorage):
         client = {
             "connect_timeout": timedelta(seconds=CONNECT_TIMEOUT_S),
             "read_timeout": timedelta(seconds=SILENCE_TIMEOUT_S),
-            # One that brings bytes may take as long as it needs.
+            # A request that brings bytes may take as long as it needs.
             "timeout": _NO_LIMIT,
             "allow_http": f"{endpoint}{self.url}".startswith("http://"),
             "default_headers": request_headers(self.url),
@@ -92,17 +92,17 @@ class ObjectStorage(WritableStorage):
         self._tags = SeenTags()
 
     def counts(self) -> Counts:
-        """Requests that were made again."""
+        """Return the number of retries, which are requests too."""
         return Counts(self._retrying.num_retries, self._retrying.num_retries)
 
     def read(self, path: str, offset: int, length: int) -> bytes:
-        """Bytes `[offset, offset + length)` of an object; fewer at its end.
+        """Return bytes `[offset, offset + length)` of an object; fewer at its end.
 
         Raises:
-            StorageError: it is missing or has changed, the request failed (several times, where that may
-                pass), the server knows no ranges, or it sends more than that, a web page, or something
-                compressed.
-            ReadCancelledError: `interruptible`'s event was set before it was made again.
+            StorageError: the object is missing or has changed, or the request failed (several times, if the
+                failure may be temporary). Or the server does not support ranges, or sends too many bytes, a
+                web page or compressed data.
+            ReadCancelledError: `interruptible`'s event was set before a retry.
         """
         if length == 0:
             return b""
@@ -119,11 +119,11 @@ class ObjectStorage(WritableStorage):
             return self._ask(attempt, path)
         except StorageError as error:
             if object_errors.status_of(error.__cause__) == _RANGE_NOT_SATISFIABLE:
-                return b""  # how a server says that an object ends before `offset`
+                return b""  # the server's answer if an object ends before `offset`
             raise
 
     def size(self, path: str) -> int:
-        """Length of an object in bytes. Raises StorageError as `read` does."""
+        """Return an object's length in bytes. Raises StorageError as `read` does."""
         import obstore
 
         def attempt() -> int:
@@ -134,7 +134,7 @@ class ObjectStorage(WritableStorage):
         return self._ask(attempt, path)
 
     def sizes(self, folder: str) -> Iterator[tuple[str, int]]:
-        """(path, bytes) of every object below a folder. Raises StorageError as `read` does."""
+        """Yield (path, bytes) of every object below a folder. Raises StorageError as `read` does."""
         import obstore
 
         def attempt() -> list[tuple[str, int]]:
@@ -144,7 +144,7 @@ class ObjectStorage(WritableStorage):
         yield from self._ask(attempt, folder)
 
     def names(self, folder: str) -> set[str] | None:
-        """Names of the objects right in a folder. Raises StorageError as `read` does; http lists nothing."""
+        """Names of the objects directly in a folder; None over http. Raises StorageError as `read` does."""
         if self.url.startswith("http"):
             return None
         below = f"{folder}/" if folder else ""
@@ -152,13 +152,13 @@ class ObjectStorage(WritableStorage):
         return {name for name in names if "/" not in name}
 
     def write(self, path: str, data: bytes, *, replaces: bytes | None = None) -> bool:
-        """Write an object where there is none; in parts, if it is large. False: there is one, and it stays.
+        """Create an object, in parts if it is large. If there is one already, keep it and return False.
 
-        A small one is written by a conditional request, so that of two writers one wins; one of these bytes
-        counts as written. With `replaces`, what is there is replaced if it is those bytes.
+        A small object is written by a conditional request, so that one of two writers wins. An existing one
+        of the same bytes counts as written. With `replaces`, an object of those bytes is replaced.
 
         Raises:
-            StorageError: as `read`, or the store does not let it be written.
+            StorageError: as `read` does, or the store refuses the write.
         """
         import obstore
         from obstore.exceptions import AlreadyExistsError, PreconditionError
@@ -173,7 +173,7 @@ class ObjectStorage(WritableStorage):
                     raise AlreadyExistsError(path)
                 if _received(found, where, len(replaces)) != replaces:
                     raise AlreadyExistsError(path)
-                # The version that was read: S3 and Azure know it by its ETag, Google by its generation.
+                # The version that was read: S3 and Azure identify it by ETag, Google by generation.
                 meta = found.meta
                 seen: UpdateVersion = {"e_tag": meta["e_tag"], "version": meta["version"]}
                 obstore.put(self._store, path, data, mode=seen)
@@ -187,14 +187,14 @@ class ObjectStorage(WritableStorage):
         try:
             self._ask(attempt, path)
         except StorageError as error:
-            # A request whose answer was lost is made again, and then finds what it wrote itself.
+            # If an answer was lost, the retry finds what the first attempt wrote.
             if isinstance(error.__cause__, AlreadyExistsError | PreconditionError):
                 return self.read(path, 0, len(data) + 1) == data
             raise
         return True
 
     def remove(self, path: str) -> None:
-        """Remove an object, if it is there. Raises StorageError as `write` does."""
+        """Remove an object if it exists. Raises StorageError as `write` does."""
         import obstore
 
         def attempt() -> None:
@@ -226,7 +226,7 @@ class ObjectStorage(WritableStorage):
             raise object_errors.explained(where, error) from reason
 
     def _with_headers(self, attempt: Callable[[], Answer], path: str) -> Answer:
-        """The attempt, whose error has the `Retry-After` that the client does not tell."""
+        """Call `attempt`, and add to its error the `Retry-After` header that the client hides."""
         from pcr_exp.storage.plain_http import ASKS_TO_WAIT
 
         try:
@@ -237,13 +237,13 @@ class ObjectStorage(WritableStorage):
             raise
 
     def _plain_url(self, path: str) -> str | None:
-        """An address of an object that any client may ask for its headers; None where there is none."""
+        """Return an address at which any client can request an object's headers; None if there is none."""
         import obstore
 
         if self.url.startswith("http"):
             return f"{self.url}/{path}"
         try:
-            store: Any = self._store  # some kinds cannot sign, and say so
+            store: Any = self._store  # some kinds cannot sign, and raise an error
             return str(obstore.sign(store, "HEAD", path, timedelta(minutes=1)))
         except Exception:  # the library's own
             return None
@@ -253,7 +253,7 @@ class ObjectStorage(WritableStorage):
 
 
 def _received(answer: GetResult, where: str, length: int, *, at_start: bool = False) -> bytes:
-    """The body; no more than `length` bytes are read."""
+    """Read the body. Raises StorageError, and stops reading, if it exceeds `length` bytes."""
     body = Body(where, length)
     for part in answer.stream(min_chunk_size=length + 1):
         body.add(part)
@@ -261,11 +261,11 @@ def _received(answer: GetResult, where: str, length: int, *, at_start: bool = Fa
 
 
 def usable() -> bool:
-    """Whether this process may use obstore: it, and none that it was forked from, has begun to."""
+    """Whether this process may use obstore, as no process that it was forked from has used it."""
     return _client_process in (None, os.getpid())
 
 
 def _key_of_emulator(base_url: str) -> str:
-    """A key that makes the client ask there, without credentials: it has no setting for that."""
+    """Return a key that points the client to an emulator without credentials, as no setting does that."""
     unused = dict.fromkeys(("client_email", "private_key", "private_key_id"), "")
     return json.dumps({"gcs_base_url": base_url, "disable_oauth": True, **unused})

@@ -1,4 +1,4 @@
-"""The one place where an address becomes a storage, in every process its own."""
+"""The only place that turns an address into a storage. Each process opens its own."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def open_storage(
     client: str = "auto",
     options: Mapping[str, Any] | None = None,
 ) -> Storage:
-    """Storage at a local folder or an address (`scheme://...`), throttled if `config` limits anything.
+    """Open the storage at a local folder or address (`scheme://...`), throttled if `config` has limits.
 
     Args:
         root: The folder or address.
         config: The limits.
-        client: `records.storage_client`, for an address.
-        options: `records.storage_options`, for an address.
-        bucket: file of the throttle's state; ranks of a host that give the same path share one bandwidth.
+        client: `records.storage_client`, for addresses.
+        options: `records.storage_options`, for addresses.
+        bucket: File with the throttle's state. Ranks of a host that pass the same path share its bandwidth.
 
     Raises:
         StorageError: the address cannot be opened, or the throttle at `bucket` enforces other limits.
@@ -47,7 +47,7 @@ def open_storage(
 
 
 def throttled(inner: Storage, config: StorageConfig, bucket: str | Path | None = None) -> Storage:
-    """A storage as slow as `config` says; itself if that limits nothing. Raises as `open_storage`."""
+    """Return a storage slowed to the limits in `config`; itself if it has none. Raises as `open_storage`."""
     if not is_limited(config):
         return inner
     throttle = Throttle.create(config, bucket)
@@ -59,10 +59,10 @@ def throttled(inner: Storage, config: StorageConfig, bucket: str | Path | None =
 def open_root(
     records: RecordsConfig, config: StorageConfig | None = None, *, bucket: str | Path | None = None
 ) -> Storage:
-    """Storage at `records.root`, as `records` says how; unthrottled without `config`.
+    """Open the storage at `records.root` with the settings of `records`; unthrottled without `config`.
 
     Raises:
-        StorageError: as `open_storage`.
+        StorageError: as `open_storage` does.
     """
     return open_storage(
         records.root,
@@ -76,13 +76,13 @@ def open_root(
 def open_remote(
     url: str, client: str = "auto", options: Mapping[str, Any] | None = None
 ) -> ObjectStorage | HubStorage | FsspecStorage:
-    """The storage at an address, through obstore, huggingface_hub or fsspec.
+    """Open the storage at an address through obstore, huggingface_hub or fsspec.
 
-    `auto` is huggingface_hub for hf://, and obstore where it knows the scheme, is installed, and may be used
-    in this process.
+    `auto` means huggingface_hub for hf://. Otherwise it means obstore, if that knows the scheme, is installed
+    and may be used in this process, else fsspec.
 
     Raises:
-        StorageError: the address cannot be opened, or obstore was asked for and does not know its scheme.
+        StorageError: the address cannot be opened, or obstore was requested and does not know its scheme.
     """
     if client == "auto" and url.startswith(HUB):
         if options:
@@ -103,15 +103,15 @@ def _has_obstore() -> bool:
 
 
 def is_limited(config: StorageConfig) -> bool:
-    """Whether the config slows storage down at all."""
+    """Whether the config limits storage in any way."""
     limits = (config.bandwidth_mib_per_s, config.latency_ms, config.seek_ms, config.requests_per_s)
     return any(limits)
 
 
 class PerProcessStorage(Wrapped):
-    """The unthrottled storage at an address, which is all that is pickled of it; it counts.
+    """Unthrottled, counting storage at an address. Only the address is pickled, no open storage.
 
-    Connections, and the thread that a driver of fsspec runs, do not survive a fork: a child opens anew.
+    Connections, and the threads of fsspec drivers, do not survive a fork, so a child process opens its own.
     """
 
     def __init__(self, root: str) -> None:
@@ -122,7 +122,7 @@ class PerProcessStorage(Wrapped):
 
     @property
     def inner(self) -> Storage:
-        """This process's own."""
+        """The storage of this process, opened if necessary."""
         if self._opened is None or self._opened[0] != os.getpid():
             storage = open_storage(self.root, StorageConfig(name="unlimited"))
             self._opened = os.getpid(), CountingStorage(storage)

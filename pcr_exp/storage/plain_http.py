@@ -1,4 +1,4 @@
-"""Asks a server again for what obstore does not tell: an error's headers, and the page in place of a file."""
+"""Repeats requests to learn what obstore hides: an error's headers, or a web page in place of a file."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from pcr_exp.storage.retry import retry_after_s
 
 _TIMEOUT_S = 5.0
 _LASTS_S = 1.0
-"""Threads whose requests fail within this time share an answer."""
+"""Threads whose requests fail within this time share one answer."""
 _PAGE_BYTES = 512
 ASKS_TO_WAIT = (429, 503)
-"""Statuses that Retry-After goes with."""
+"""Statuses that may come with Retry-After."""
 
 
 class AskedToWait:
-    """How long a server asks to be left alone. Thread safe."""
+    """How long a server asks clients to wait. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -32,7 +32,7 @@ class AskedToWait:
         self._asked_s = float("-inf")
 
     def headers(self, url: Callable[[], str | None]) -> Mapping[str, str]:
-        """`Retry-After`, as a server that just refused has it; `url` gives an address there, if it can."""
+        """Return `Retry-After` from a server that just refused; `url()` gives an address there, or None."""
         with self._lock:
             now_s = time.monotonic()
             if now_s >= max(self._until_s, self._asked_s + _LASTS_S):
@@ -51,15 +51,15 @@ def _retry_after_s(url: str) -> float | None:
         with error:
             return retry_after_s(error) if error.code in ASKS_TO_WAIT else None
     except (OSError, HTTPException, ValueError):
-        pass  # it is the failed request that counts
+        pass  # only the original failure matters
     return None
 
 
 def look_for_page(url: str, where: str) -> None:
-    """Look whether a web page lies at an http address, by its beginning.
+    """Check, by its beginning, whether a web page is in place of a file at an http address.
 
     Raises:
-        StorageError: it does.
+        StorageError: it is, or the answer is compressed.
     """
     with suppress(OSError, HTTPException, ValueError), _open(url, "GET") as answer:
         sent_on = answer.url if answer.url != _without_login(url) else ""
@@ -70,12 +70,12 @@ def look_for_page(url: str, where: str) -> None:
 def _open(url: str, method: str) -> HTTPResponse:
     request = urllib.request.Request(_without_login(url), method=method)
     for name, value in request_headers(url).items():
-        request.add_unredirected_header(name, value)  # credentials are for this server alone
+        request.add_unredirected_header(name, value)  # credentials are only for this server
     answer: HTTPResponse = urllib.request.urlopen(request, timeout=_TIMEOUT_S)
     return answer
 
 
 def _without_login(url: str) -> str:
-    """The address without user and password, which are a header of the request."""
+    """Return the address without user and password, which are sent in a header."""
     address = urlsplit(url)
     return address._replace(netloc=address.netloc.rpartition("@")[2]).geturl()

@@ -1,4 +1,4 @@
-"""The interface of every storage, and of a storage that wraps another. Nothing else is asked of one."""
+"""The interface that every storage implements, and bases for storages that wrap others."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from typing import TypeAlias
 from pcr_exp.errors import MissingFileError
 
 Range: TypeAlias = tuple[str, int, int]
-"""Path, offset and length."""
+"""Path, offset and length (both in bytes)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Counts of storage so far. They add up over layers and sessions, and subtract over time."""
+    """Counters of a storage so far. Add them over layers and sessions; subtract them for a period of time."""
 
     num_requests: int = 0
-    """Each read is one, and each time that it was made again another."""
+    """Each read is one request, and each retry another."""
     num_retries: int = 0
-    """Requests that repeat one which failed on its way."""
+    """Requests that repeat one that failed in transit."""
     bytes_read: int = 0
     cached_bytes: int = 0
-    """Bytes that a cache gave in place of storage."""
+    """Bytes that came from a cache instead of storage."""
     busy_s: float = 0.0
-    """Seconds with reads in flight, however many."""
+    """Seconds with at least one read in flight."""
 
     def __add__(self, other: Counts) -> Counts:
         return Counts(*map(add, astuple(self), astuple(other)))
@@ -38,43 +38,43 @@ class Counts:
 
 
 class Storage(ABC):
-    """Where bytes come from. Thread safe; paths are relative to its root, which `str` tells."""
+    """A source of bytes. Thread-safe. Paths are relative to its root, which `str` returns."""
 
     is_remote = False
-    """Whether what comes may be damaged on its way, and be whole when it is read again."""
+    """Whether bytes may be damaged in transit, so that reading them again can help."""
     reads_many = False
-    """Whether several ranges come sooner by one call than one after the other."""
+    """Whether one call for several ranges is faster than one call for each."""
 
     @abstractmethod
     def read(self, path: str, offset: int, length: int) -> bytes:
-        """`length` bytes of a file from `offset` on; fewer at its end. Raises StorageError."""
+        """Return `length` bytes of a file from `offset` on; fewer at its end. Raises StorageError."""
 
     @abstractmethod
     def size(self, path: str) -> int:
-        """Bytes in a file. Raises StorageError."""
+        """Return the number of bytes in a file. Raises StorageError."""
 
     def read_many(self, ranges: Sequence[Range]) -> list[bytes]:
-        """As `read` of each range, one after the other. Raises StorageError of the first that fails."""
+        """Read each range, one after the other. Raises the StorageError of the first that fails."""
         return [self.read(*one) for one in ranges]
 
     def names(self, folder: str) -> set[str] | None:  # noqa: ARG002
-        """Names of the files right in a folder, none if it is not there; None if it cannot be listed."""
+        """Names of the files directly in a folder (none if it is missing); None if it cannot be listed."""
         return None
 
     def forget(self, path: str) -> bool:  # noqa: ARG002
-        """Keep nothing of a file, as what is kept of it is damaged; whether something was kept."""
+        """Drop what is cached of a file, as it is damaged. Return whether anything was cached."""
         return False
 
     def counts(self) -> Counts:
-        """Its counts; zeros if it counts nothing."""
+        """Return the counters; zeros if nothing is counted."""
         return Counts()
 
 
 class WritableStorage(Storage):
-    """One that records can be sent to."""
+    """A storage that records can be sent to."""
 
     def size_or_none(self, path: str) -> int | None:
-        """As `size`; None if there is no such file."""
+        """Return as `size` does, or None if there is no such file."""
         try:
             return self.size(path)
         except MissingFileError:
@@ -82,26 +82,26 @@ class WritableStorage(Storage):
 
     @abstractmethod
     def sizes(self, folder: str) -> Iterator[tuple[str, int]]:
-        """(path, bytes) of every file below a folder. Raises StorageError."""
+        """Yield (path, bytes) of every file below a folder. Raises StorageError."""
 
     @abstractmethod
     def write(self, path: str, data: bytes, *, replaces: bytes | None = None) -> bool:
-        """Write a file where there is none; False: there is one, and it stays.
+        """Create a file. If there is one already, leave it unchanged and return False.
 
-        If two write at a time, one wins; a file of these bytes counts as written. With `replaces`, a file
-        of those bytes is replaced. Raises StorageError.
+        If two writers race, one wins. An existing file of the same bytes counts as written. With `replaces`,
+        a file of those bytes is replaced. Raises StorageError.
         """
 
     @abstractmethod
     def remove(self, path: str) -> None:
-        """Remove a file, if it is there. Raises StorageError."""
+        """Remove a file if it exists. Raises StorageError."""
 
     def flush(self) -> None:
-        """Return when all is there that was written so far. Raises StorageError."""
+        """Wait until everything written so far is stored. Raises StorageError."""
 
 
 class Wrapped(Storage):
-    """Another storage, passed on whole: a wrapper overrides what it changes."""
+    """Base of wrappers: forwards everything to another storage, and subclasses override what they change."""
 
     def __init__(self, inner: Storage) -> None:
         self._inner = inner
@@ -114,27 +114,27 @@ class Wrapped(Storage):
         return self._inner
 
     def read(self, path: str, offset: int, length: int) -> bytes:
-        """As the inner storage's."""
+        """Forward to the inner storage."""
         return self.inner.read(path, offset, length)
 
     def size(self, path: str) -> int:
-        """As the inner storage's."""
+        """Forward to the inner storage."""
         return self.inner.size(path)
 
     def read_many(self, ranges: Sequence[Range]) -> list[bytes]:
-        """As the inner storage's."""
+        """Forward to the inner storage."""
         return self.inner.read_many(ranges)
 
     def names(self, folder: str) -> set[str] | None:
-        """As the inner storage's."""
+        """Forward to the inner storage."""
         return self.inner.names(folder)
 
     def forget(self, path: str) -> bool:
-        """As the inner storage's."""
+        """Forward to the inner storage."""
         return self.inner.forget(path)
 
     def counts(self) -> Counts:
-        """As the inner storage's."""
+        """Forward to the inner storage."""
         return self.inner.counts()
 
     def __str__(self) -> str:
@@ -149,23 +149,23 @@ class Below(Wrapped):
         self._folder = folder
 
     def read(self, path: str, offset: int, length: int) -> bytes:
-        """As the inner storage's."""
+        """Forward to the inner storage."""
         return self.inner.read(f"{self._folder}/{path}", offset, length)
 
     def size(self, path: str) -> int:
-        """As the inner storage's."""
+        """Forward to the inner storage."""
         return self.inner.size(f"{self._folder}/{path}")
 
     def read_many(self, ranges: Sequence[Range]) -> list[bytes]:
-        """As the inner storage's."""
+        """Forward to the inner storage."""
         return self.inner.read_many([(f"{self._folder}/{path}", start, size) for path, start, size in ranges])
 
     def names(self, folder: str) -> set[str] | None:
-        """As the inner storage's."""
+        """Forward to the inner storage."""
         return self.inner.names(f"{self._folder}/{folder}" if folder else self._folder)
 
     def forget(self, path: str) -> bool:
-        """As the inner storage's."""
+        """Forward to the inner storage."""
         return self.inner.forget(f"{self._folder}/{path}")
 
     def __str__(self) -> str:
@@ -173,7 +173,7 @@ class Below(Wrapped):
 
 
 class Joined(Storage):
-    """Several storages as one, whose limits they share. The paths of each begin with its name."""
+    """Several storages as one, so that they share limits. Paths begin with the name of their storage."""
 
     def __init__(self, storages: Mapping[str, Storage]) -> None:
         self._storages = storages
@@ -181,34 +181,34 @@ class Joined(Storage):
         self.reads_many = all(storage.reads_many for storage in storages.values())
 
     def read(self, path: str, offset: int, length: int) -> bytes:
-        """As the named storage's."""
+        """Forward to the storage that the path names."""
         storage, own = self._of(path)
         return storage.read(own, offset, length)
 
     def size(self, path: str) -> int:
-        """As the named storage's."""
+        """Forward to the storage that the path names."""
         storage, own = self._of(path)
         return storage.size(own)
 
     def read_many(self, ranges: Sequence[Range]) -> list[bytes]:
-        """By one call, if all are in one storage."""
+        """Read all ranges in one call, if they are in one storage."""
         if len({path.partition("/")[0] for path, _, _ in ranges}) != 1:
             return super().read_many(ranges)
         storage, _ = self._of(ranges[0][0])
         return storage.read_many([(self._of(path)[1], start, size) for path, start, size in ranges])
 
     def names(self, folder: str) -> set[str] | None:
-        """As the named storage's."""
+        """Forward to the storage that the path names."""
         storage, own = self._of(folder)
         return storage.names(own)
 
     def forget(self, path: str) -> bool:
-        """As the named storage's."""
+        """Forward to the storage that the path names."""
         storage, own = self._of(path)
         return storage.forget(own)
 
     def counts(self) -> Counts:
-        """Their counts together."""
+        """Return the sum of the storages' counters."""
         return sum((storage.counts() for storage in self._storages.values()), Counts())
 
     def _of(self, path: str) -> tuple[Storage, str]:
@@ -224,10 +224,10 @@ _this_thread = threading.local()
 
 @contextmanager
 def opening() -> Iterator[None]:
-    """Within, a request of this thread that is refused at once is made once more at most.
+    """Within this context, a request of this thread that is refused immediately is retried at most once.
 
-    Who opens an address may have misspelt it, and waits for the answer. A run that is under way has read from
-    there before: it goes on asking (`storage.retry`).
+    Users who open an address may have misspelt it, and are waiting for the answer. A run in progress has read
+    from there before, so it keeps retrying (`storage.retry`).
     """
     before = is_opening()
     _this_thread.opens = True

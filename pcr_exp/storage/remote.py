@@ -1,4 +1,4 @@
-"""Range reads of anything that fsspec reaches: hdfs://, memory://, file://, s3:// without obstore, ..."""
+"""Range reads of anything that fsspec supports: hdfs://, memory://, file://, s3:// without obstore, ..."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 CONNECT_TIMEOUT_S = 10.0
 SILENCE_TIMEOUT_S = 60.0
-"""A request ends when nothing has come for this long; one that brings bytes may take as long as it needs."""
+"""A request fails if nothing arrives for this long. If bytes arrive, it may take as long as it needs."""
 _MAX_REDIRECTS = 10
 _SUCCESSES = (200, 203, 206)
 _LOCAL_SCHEMES = ("file://", "local://", "memory://")
@@ -35,17 +35,17 @@ Answer = TypeVar("Answer")
 
 
 class FsspecStorage(Storage):
-    """Files below an fsspec address. Every read is a ranged request of exactly the bytes asked for.
+    """Files below an fsspec address. Every read is one range request for exactly the bytes needed.
 
-    Over HTTP, no more is read than was asked for, a file whose ETag changes is an error, and a request that
-    failed on its way is made again (`storage.retry`). Other drivers read what the server sends and tell no
-    ETags; those of s3:// and gs:// repeat requests by themselves: botocore and s3fs five times, gcsfs six.
+    Over HTTP, no more than that is read, a changed ETag is an error, and requests that failed in transit are
+    retried (`storage.retry`). Other drivers read whatever the server sends, and give no ETags. Those of s3://
+    and gs:// retry by themselves: botocore and s3fs five times, gcsfs six.
     """
 
     def __init__(self, url: str, options: Mapping[str, Any] | None = None) -> None:
-        """`options` are the driver's, such as s3fs' `endpoint_url`, beside its own environment.
+        """`options` are the driver's, such as s3fs' `endpoint_url`, besides its environment variables.
 
-        Raises StorageError if fsspec does not know the scheme, or its driver is not installed or refuses.
+        Raises StorageError if fsspec does not know the scheme, or its driver is not installed or fails.
         """
         self.url = url.rstrip("/")
         self.is_remote = not self.url.startswith(_LOCAL_SCHEMES)
@@ -63,7 +63,7 @@ class FsspecStorage(Storage):
                 f"{url} needs a driver that is not installed: {error}. "
                 "`pip install 'pcr-exp[remote]'` brings those of http://, s3:// and gs://."
             ) from error
-        # Some drivers connect at once, and each raises errors of its own.
+        # Some drivers connect immediately, and each raises errors of its own.
         except Exception as error:
             scheme = self.url.partition("://")[0]
             raise StorageError(
@@ -73,17 +73,17 @@ class FsspecStorage(Storage):
         self._root = root.rstrip("/")
 
     def counts(self) -> Counts:
-        """Requests that were made again; of drivers that do so themselves, none."""
+        """Return the number of retries, which are requests too; zero for drivers that retry by themselves."""
         num_retries = 0 if self._retrying is None else self._retrying.num_retries
         return Counts(num_retries, num_retries)
 
     def read(self, path: str, offset: int, length: int) -> bytes:
-        """Bytes `[offset, offset + length)` of a file; fewer at its end.
+        """Return bytes `[offset, offset + length)` of a file; fewer at its end.
 
         Raises:
-            StorageError: the file is missing, the request failed (several times, where that may pass), the
-                server knows no ranges, or it sends more than that, a web page, or something compressed.
-            ReadCancelledError: `interruptible`'s event was set before it was made again.
+            StorageError: the file is missing, the request failed (several times, if that may be temporary),
+                or the server does not support ranges, or sends too many bytes, a web page or compressed data.
+            ReadCancelledError: `interruptible`'s event was set before a retry.
         """
         if length == 0:
             return b""
@@ -97,17 +97,17 @@ class FsspecStorage(Storage):
         # Drivers raise errors of their own libraries (aiohttp, botocore, ...) with no common base.
         except Exception as error:
             if getattr(error, "status", None) == _RANGE_NOT_SATISFIABLE:
-                return b""  # how HTTP says that a file ends before `offset`
+                return b""  # HTTP's answer if a file ends before `offset`
             raise self._unreadable(path, error) from error
         if len(data) > length:
             raise failures.too_long(f"{self.url}/{path}", length)
         return data
 
     def size(self, path: str) -> int:
-        """Length of a file in bytes.
+        """Return a file's length in bytes.
 
         Raises:
-            StorageError: as `read`, or the server does not tell a size.
+            StorageError: as `read`, or the server does not report a size.
             ReadCancelledError: as `read`.
         """
         try:
@@ -125,7 +125,7 @@ class FsspecStorage(Storage):
         return attempt() if self._retrying is None else self._retrying.call(attempt, where)
 
     def _read_over_http(self, url: str, offset: int, length: int) -> bytes:
-        """In the driver's thread, with its session: the driver itself reads answers to their end."""
+        """Read in the driver's thread, with its session. The driver itself would read answers to the end."""
         found: bytes = fsspec.asyn.sync(self._filesystem.loop, self._receive, url, offset, length)
         return found
 
@@ -147,7 +147,7 @@ class FsspecStorage(Storage):
                 async for part in answer.content.iter_any():
                     body.add(part)
             except StorageError:
-                answer.close()  # what is still to come is not waited for
+                answer.close()  # do not wait for the rest
                 raise
         return body.whole(at_start=offset == 0)
 
@@ -193,8 +193,8 @@ def _over_http(where: str, error: Exception) -> StorageError:
 
 
 def request_headers(url: str) -> dict[str, str]:
-    """The headers of every request: uncompressed bytes, and over http the credentials."""
-    # Compressed on the way, a range would be of other bytes than those asked for.
+    """Return the headers of every request: for uncompressed bytes and, over http, the credentials."""
+    # With compression, a range would refer to other bytes than those requested.
     headers = {"Accept-Encoding": "identity"}
     authorization = os.environ.get(HTTP_AUTHORIZATION)
     if not url.startswith(("http://", "https://")):
@@ -231,7 +231,7 @@ def _http_options(url: str) -> dict[str, Any]:
 
 
 async def _require_records(_session: Any, _context: SimpleNamespace, request: Any) -> None:
-    # Called when the answer's headers are there: the whole file, sent instead, is not downloaded first.
+    # Called when the answer's headers arrive, before a file that is sent instead of a range is downloaded.
     answer = request.response
     if answer.status not in _SUCCESSES:
         return

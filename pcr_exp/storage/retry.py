@@ -1,4 +1,4 @@
-"""Requests over HTTP that failed on their way are made again: tenacity's backoff, and as a server asks."""
+"""Retries HTTP requests that failed in transit, with tenacity's backoff and the server's Retry-After."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ log = logging.getLogger(__name__)
 Answer = TypeVar("Answer")
 
 NUM_ATTEMPTS = 7
-"""Together they outlast a server that is gone for half a minute."""
+"""Together they outlast a server outage of half a minute."""
 BACKOFF_S = 0.5
-"""Before the second attempt, up to that much more by chance; doubled before each further one."""
+"""Seconds before the second attempt, doubled before each further one; up to BACKOFF_S is added at random."""
 PATIENCE_S = 120.0
-"""No attempt begins later than this after the first."""
+"""No attempt begins later than this many seconds after the first."""
 NUM_ATTEMPTS_OPENING = 2
-"""While records are opened, of what is refused at once."""
+"""Attempts at a request that is refused immediately while records are being opened."""
 _QUIET_S = 5.0
-"""However many threads warn, one warning in this time is logged."""
+"""At most one warning is logged in this time, however many threads warn."""
 _REQUEST_TIMEOUT, _TOO_EARLY, _TOO_MANY_REQUESTS = 408, 425, 429
 _NOT_IMPLEMENTED, _VERSION_NOT_SUPPORTED = 501, 505
 _NOBODY_THERE = (errno.ECONNREFUSED, errno.ENETUNREACH, errno.EHOSTUNREACH)
@@ -49,7 +49,7 @@ class GaveUpError(Exception):
 
 
 def last_failure(error: Exception) -> tuple[Exception, str]:
-    """The failure that counts, and how often it was met, in words: of `GaveUpError` the last attempt's."""
+    """Return the failure itself (of `GaveUpError`, the last one), and a text on how often it was met."""
     if not isinstance(error, GaveUpError):
         return error, ""
     reason = error.error
@@ -59,32 +59,32 @@ def last_failure(error: Exception) -> tuple[Exception, str]:
 
 
 class Retrying:
-    """Calls that are made again, counted. Thread safe."""
+    """Retries calls, and counts the retries. Thread-safe."""
 
     def __init__(
         self,
         passes: Callable[[BaseException], bool] | None = None,
         refuses: Callable[[BaseException], bool] | None = None,
     ) -> None:
-        """`passes(error)` says whether the same call may succeed a little later; None: `is_passing`.
+        """`passes(error)` returns whether the same call may succeed a little later; default: `is_passing`.
 
-        `refuses(error)` says whether nobody is there to answer; None: `is_refusal`.
+        `refuses(error)` returns whether no server is there to answer; default: `is_refusal`.
         """
         self._passes = passes or is_passing
         self._refuses = refuses or is_refusal
         self.num_retries = 0
-        """Attempts beyond the first, of all calls."""
+        """Attempts beyond the first, over all calls."""
         self._lock = threading.Lock()
         self._told_s: float | None = None
 
     def call(self, attempt: Callable[[], Answer], what: str) -> Answer:
-        """The result of `attempt`, called again after errors that may pass; `what` names it in the log.
+        """Return the result of `attempt`, retrying after temporary errors; `what` names it in the log.
 
-        Any other error is raised at once, as it is.
+        Any other error is raised immediately and unchanged.
 
         Raises:
-            GaveUpError: it failed NUM_ATTEMPTS times, or would be made again after PATIENCE_S; or records
-                are opened (`storage.protocol.opening`), and it was refused twice.
+            GaveUpError: it failed NUM_ATTEMPTS times, or the next attempt would begin after PATIENCE_S. Or it
+                was refused twice while records were being opened (`storage.protocol.opening`).
             ReadCancelledError: this thread's `interruptible` event was set while it waited.
         """
         retrying = tenacity.Retrying(
@@ -116,7 +116,7 @@ class Retrying:
         with self._lock:
             self.num_retries += 1
             if self._num_attempts(error) == NUM_ATTEMPTS_OPENING:
-                return  # an error or an answer is about to come
+                return  # the outcome follows soon
             if self._told_s is not None and now_s - self._told_s < _QUIET_S:
                 return
             self._told_s = now_s
@@ -132,17 +132,17 @@ class Retrying:
 
 
 def reason_of(error: BaseException) -> BaseException:
-    """The cause of an error. fsspec calls any failure to tell a size a missing file, and keeps the cause."""
+    """Return an error's cause. fsspec reports a failed size query as a missing file, and keeps the cause."""
     if isinstance(error, FileNotFoundError) and error.__cause__ is not None:
         return error.__cause__
     return error
 
 
 def is_passing(error: BaseException) -> bool:
-    """Whether the same request of aiohttp's may well succeed a little later.
+    """Whether the same aiohttp request may succeed a little later.
 
-    That is 429, 408, 425 and 5xx (501 and 505 excepted), connections that are refused, reset or silent, and
-    bodies that end early.
+    True for status 408, 425, 429 and 5xx (except 501 and 505), for connections that are refused, reset or
+    silent, and for bodies that end early.
     """
     import aiohttp
 
@@ -159,32 +159,32 @@ def is_passing(error: BaseException) -> bool:
 
 
 def is_passing_status(status: int) -> bool:
-    """Whether a server that answers so may well answer otherwise a little later."""
+    """Whether a server that answers with this status may answer differently a little later."""
     if status in (_REQUEST_TIMEOUT, _TOO_EARLY, _TOO_MANY_REQUESTS):
         return True
     return 500 <= status < 600 and status not in (_NOT_IMPLEMENTED, _VERSION_NOT_SUPPORTED)
 
 
 def is_unknown_name(error: BaseException) -> bool:
-    """Whether the server's name does not exist, as far as DNS knows (and not for the moment only)."""
+    """Whether DNS does not know the server's name (and not just temporarily)."""
     cause = getattr(error, "os_error", None)
     return isinstance(cause, socket.gaierror) and cause.errno != socket.EAI_AGAIN
 
 
 def is_refused(error: BaseException) -> bool:
-    """Whether the machine is there, and nobody listens."""
+    """Whether the machine is reachable, but its port is closed."""
     return getattr(error, "errno", None) == errno.ECONNREFUSED
 
 
 def is_refusal(error: BaseException) -> bool:
-    """Whether nobody is there to answer: the port is closed, or the machine or its name is not found."""
+    """Whether no server is there to answer: the port is closed, or the machine or its name is not found."""
     reason = reason_of(error)
     is_name = isinstance(getattr(reason, "os_error", None), socket.gaierror)
     return is_name or getattr(reason, "errno", None) in _NOBODY_THERE
 
 
 def retry_after_s(error: BaseException) -> float | None:
-    """Seconds that the server asks to wait (Retry-After: a number or a date); None where it does not."""
+    """Seconds that the server asks to wait (Retry-After: a number or a date); None if it does not ask."""
     headers = getattr(error, "headers", None)
     asked = headers.get("Retry-After") if headers else None
     if asked is None:

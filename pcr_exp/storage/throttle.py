@@ -1,20 +1,20 @@
 """Makes fast storage behave like slow storage: bandwidth, latency, seeks and requests per second.
 
 Requests are scheduled on a virtual pipe that all processes of the host share. A request of n bytes that
-arrives at `now` takes the next request slot, its first byte comes a latency later, and its bytes then pass
-the pipe at the given bandwidth, one request after the other:
+arrives at `now` takes the next request slot. Its first byte comes one latency later. Its bytes then pass
+through the pipe at the given bandwidth, one request after the other:
 
     slot  = max(slot_free, now)                   slot_free = slot + 1 / requests_per_s
     start = max(pipe_free, slot + latency)        pipe_free = done = start + seek + n / bandwidth
 
-So latencies of requests in flight overlap, as over a network, and unused bandwidth is never saved up for a
-burst. Seeks do not overlap: one head moves for one request at a time, and is busy until its bytes have
-passed. Deadlines are absolute: rounding and oversleeping do not add up.
+So latencies of requests in flight overlap, as on a network, and unused bandwidth is not saved up for bursts.
+Seeks do not overlap: one head moves for one request at a time, and is busy until that request's bytes have
+passed. Deadlines are absolute, so rounding and oversleeping do not accumulate.
 
-Every request costs a whole seek, in the order in which requests come. A real disk spares the seek of a read
-that begins where the last one ended, and sorts what waits; neither is modelled. What is read here is one
-prefix of one record file per request, records in shuffled order: where one ends none begins, and `seek` is to
-be the mean over such requests.
+Every request costs a full seek, in order of arrival. A real disk needs no seek for a read that begins where
+the last one ended, and it sorts waiting requests. Neither is modelled. Each request here reads one prefix of
+one record file, in shuffled order, so none begins where another ended. `seek` should be the mean over such
+requests.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ _this_thread = threading.local()
 
 
 class ReadCancelledError(StorageError):
-    """A read that waited was given up because `interruptible`'s event was set."""
+    """A waiting read was cancelled because `interruptible`'s event was set."""
 
 
 @contextmanager
 def interruptible(event: threading.Event) -> Iterator[None]:
-    """This thread's reads that wait, for the throttle or to be tried again, end as soon as `event` is set.
+    """End this thread's reads that wait for the throttle or a retry as soon as `event` is set.
 
     They raise ReadCancelledError.
     """
@@ -65,7 +65,7 @@ def _wait(seconds: float, cancel: threading.Event | None) -> None:
 
 
 def sleep(seconds: float) -> None:
-    """Sleep, as long as nobody cancels this thread's reads.
+    """Sleep, unless this thread's reads are cancelled.
 
     Raises:
         ReadCancelledError: this thread's `interruptible` event was set.
@@ -77,11 +77,11 @@ def sleep(seconds: float) -> None:
 
 
 class Throttle:
-    """A bucket and the clock it is kept by. Picklable: a copy in another process shares the same bucket.
+    """A bucket and its clock. Picklable: a copy in another process shares the same bucket.
 
-    The state lies in a file of 72 bytes: the one that `create` was given (ranks of a host give the same), or
-    a new one in the user's own folder in /dev/shm (else the temp folder). The process that made the file
-    removes it when its Throttle goes away or the process ends; others that have it open are not disturbed.
+    The state is in a file of 72 bytes. It is the one passed to `create` (ranks of a host pass the same), or a
+    new one in the user's own folder in /dev/shm (else the temp folder). The process that made the file
+    removes it when its Throttle is dropped or the process ends. Others that have it open are not affected.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Throttle:
         clock: Callable[[], int] = time.monotonic_ns,
         wait: Callable[[float, threading.Event | None], None] = _wait,
     ) -> None:
-        """`clock` gives nanoseconds; `wait` sleeps for seconds or until the event is set."""
+        """`clock` returns nanoseconds; `wait` sleeps for some seconds or until the event is set."""
         self._bucket = bucket
         self._clock = clock
         self._wait = wait
@@ -106,10 +106,10 @@ class Throttle:
         clock: Callable[[], int] = time.monotonic_ns,
         wait: Callable[[float, threading.Event | None], None] = _wait,
     ) -> Throttle:
-        """A throttle with the config's limits: a new one, or the one at `path` (made there if need be).
+        """Return a throttle with the config's limits: a new one, or the one at `path` (created if missing).
 
         Raises:
-            StorageError: the throttle at `path` enforces other limits, or the file is something else.
+            StorageError: the throttle at `path` enforces other limits, or the file is not a throttle.
         """
         limits = Limits(
             bytes_per_s=(config.bandwidth_mib_per_s or math.inf) * MIB,
@@ -126,7 +126,7 @@ class Throttle:
 
     @classmethod
     def open(cls, path: str | Path) -> Throttle:
-        """The throttle that another process made at `path`. Raises StorageError if there is none."""
+        """Open the throttle that another process made at `path`. Raises StorageError if there is none."""
         return cls(Bucket(Path(path)))
 
     @property
@@ -136,17 +136,17 @@ class Throttle:
 
     @property
     def path(self) -> Path:
-        """The file of the shared state."""
+        """The file with the shared state."""
         return self._bucket.path
 
     def reserve(self, *num_bytes: int) -> int:
-        """Schedule requests of so many bytes that arrive now, one after the other.
+        """Schedule requests of `num_bytes` bytes that arrive now, one after the other.
 
-        Returns when the last byte of the last is due, in clock nanoseconds.
+        Returns when the last byte of the last request is due, in clock nanoseconds.
         """
         limits = self._bucket.limits
-        # The scheduler woke this thread late after its last request. That is not the storage's doing, so this
-        # request counts as made that much earlier. Nor is waiting for the bucket's lock.
+        # The OS may have woken this thread late after its last request, which is not the storage's fault. So
+        # this request counts as made that much earlier. Waiting for the bucket's lock does not count either.
         now_ns = self._clock() - getattr(self._overslept, "ns", 0)
         with self._bucket.locked() as schedule:
             for count in num_bytes:
@@ -160,7 +160,7 @@ class Throttle:
         return done_ns
 
     def wait_until(self, deadline_ns: int) -> None:
-        """Sleep to the deadline.
+        """Sleep until the deadline.
 
         Raises:
             ReadCancelledError: this thread's `interruptible` event was set before it.
@@ -179,30 +179,30 @@ class Throttle:
 
 
 class ThrottledStorage(Wrapped):
-    """Another storage at the speed that a throttle allows. Cached bytes are charged like any others."""
+    """Another storage, slowed to a throttle's limits. Bytes that it has cached are charged like others."""
 
     def __init__(self, inner: Storage, throttle: Throttle) -> None:
         super().__init__(inner)
         self.throttle = throttle
-        # Reads of what is far away would not be under way together, but come one by one.
+        # Ranges of a remote storage would be read one by one, not concurrently.
         self.reads_many = not inner.is_remote
 
     def read(self, path: str, offset: int, length: int) -> bytes:
-        """As the inner storage's `read`, which overlaps the wait.
+        """Read from the inner storage. The wait for the throttle overlaps the read.
 
-        Charged whatever comes back; but a read that goes beyond the end of the file does not wait.
+        `length` is charged whatever comes back, but a read beyond the end of the file does not wait.
 
         Raises:
             ReadCancelledError: `interruptible`'s event was set meanwhile.
         """
         due_ns = self.throttle.reserve(self._charged(length))
         data = self.inner.read(path, offset, length)
-        if len(data) == length:  # else an error follows, and hours of waiting would only put it off
+        if len(data) == length:  # else an error follows, which hours of waiting would only delay
             self.throttle.wait_until(due_ns)
         return data
 
     def read_many(self, ranges: Sequence[Range]) -> list[bytes]:
-        """As `read` of each range; all are under way together, and due together.
+        """Read all ranges, which are in flight together and due together.
 
         Raises:
             ReadCancelledError: `interruptible`'s event was set meanwhile.
@@ -213,11 +213,11 @@ class ThrottledStorage(Wrapped):
         return found
 
     def _charged(self, length: int) -> int:
-        """The bytes that the throttle takes a read for."""
+        """Number of bytes that a read is charged for."""
         return length
 
     def size(self, path: str) -> int:
-        """As the inner storage's `size`; charged as a request of no bytes, seek and all."""
+        """Return the inner storage's `size`, charged as a request of zero bytes, with its seek."""
         due_ns = self.throttle.reserve(0)
         size = self.inner.size(path)
         self.throttle.wait_until(due_ns)
@@ -228,16 +228,16 @@ class ThrottledStorage(Wrapped):
 
 
 def share_at(elapsed_s: float, changes_s: Sequence[float], shares: Sequence[float]) -> float:
-    """Share of the bandwidth after some seconds: that of the last change, 1 before the first."""
+    """Share of the bandwidth after `elapsed_s`: that of the last change, or 1 before the first."""
     return [1.0, *shares][bisect_right(changes_s, elapsed_s)]
 
 
 class ChangingStorage(ThrottledStorage):
-    """A read at a share s of the bandwidth is charged like one of 1 / s times the bytes.
+    """Throttled storage of changing bandwidth: at share s, a read is charged 1 / s times its bytes.
 
-    A read has the share of the moment at which it begins.
-    Time counts from the first read of this process: a resumed run begins anew, and every process of a host
-    has its own beginning.
+    The share is the one in effect when the read begins.
+    Time counts from the first read of this process. A resumed run thus starts again, and every process of a
+    host has its own start.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Which device trains, and its clocks: five of which exactly one runs, and a sixth for the wall."""
+"""The training device, and the clocks of training: five, of which exactly one runs, and a wall clock."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def _no_device() -> None:
 
 
 class StopAfter:
-    """Whether so many seconds of a clock have passed since it was asked first."""
+    """A limit in seconds of a clock, counted from the first call of `passed`."""
 
     def __init__(self, limit_s: float | None) -> None:
-        """Make one that has not been asked; without a limit they never have."""
+        """Set the limit; None never passes."""
         self.limit_s = limit_s
         self._begun_s: float | None = None
 
@@ -38,12 +38,12 @@ class StopAfter:
 class Clocks:
     """Seconds spent training, waiting for data, on a scan policy's probes, evaluating, and on all else.
 
-    At any time exactly one of the five runs, so `train_s + wait_s + probe_s + eval_s + other_s == wall_s`:
-    the first three are what training costs, the last two (files, trackers) what looking at it costs. Before
-    `switch` hands time to another clock it waits for the device: work that was launched on one clock is paid
-    on it, never by whoever happens to look at the result first.
+    Exactly one clock runs at a time, so `train_s + wait_s + probe_s + eval_s + other_s == wall_s`. The first
+    three are the cost of training; the last two (evaluation, files, trackers) are that of observing it.
+    `switch` waits for the device before it changes clocks, so work counts on the clock it was launched on,
+    not on the one that first reads its result.
 
-    A new object stands still until the first `switch`; so does one that was paused.
+    New or paused clocks stand still until the next `switch`.
     """
 
     def __init__(
@@ -52,8 +52,8 @@ class Clocks:
         """Make stopped clocks that read zero.
 
         Args:
-            synchronize: Returns when the device has done all that was asked of it.
-            now: A monotonic time in seconds; time asleep between two runs of a process is not in it.
+            synchronize: Returns when the device has finished all its work.
+            now: A monotonic time in seconds; time between two sessions of a run does not count.
         """
         self._synchronize = synchronize
         self._now = now
@@ -65,11 +65,11 @@ class Clocks:
 
     @property
     def current(self) -> ClockName | None:
-        """The clock that runs, or None if all stand still."""
+        """The running clock; None if all stand still."""
         return self._current
 
     def switch(self, name: ClockName) -> None:
-        """Let this clock run from now on; the first switch, and one after a pause, starts the wall too."""
+        """Run this clock from now on; the first switch, or one after a pause, also starts the wall clock."""
         if name == self._current:
             return
         self._synchronize()
@@ -82,7 +82,7 @@ class Clocks:
         self._clock_start = now
 
     def pause(self) -> None:
-        """Stop every clock, the wall's as well."""
+        """Stop every clock, including the wall clock."""
         if self._current is None:
             return
         self._synchronize()
@@ -106,14 +106,14 @@ class Clocks:
         return self.read()
 
     def load_state_dict(self, state: dict[str, float]) -> None:
-        """Go on from these readings; what ran before is forgotten and the clocks stand still."""
+        """Continue from these readings; earlier ones are discarded, and the clocks stand still."""
         self._seconds = {name: state[f"{name}_s"] for name in NAMES}
         self._wall_s = state["wall_s"]
         self._current = None
 
 
 def open_device(name: str) -> torch.device:
-    """Return the device called `name`; `auto` is the GPU where there is one, else the CPU.
+    """Return the device called `name`; `auto` is the GPU if there is one, else the CPU.
 
     Raises:
         ConfigError: torch does not know the name, or this machine lacks the device.
@@ -135,13 +135,13 @@ def open_device(name: str) -> torch.device:
 
 
 def cpu_threads(device: torch.device, num_workers: int, per_host: int = 1) -> int | None:
-    """Return how many threads torch should compute with beside `num_workers` decoding processes.
+    """Return how many threads torch should use alongside `num_workers` decoding processes.
 
-    `per_host` training processes share the cores, each with workers of its own.
+    `per_host` training processes share the cores, each with its own workers.
 
-    On a CPU: the cores that the workers leave, at least one. OpenMP threads that share a core with a worker
-    wait for each other in every operation: on 2 cores, 2 threads and 1 worker were up to 6 times slower
-    than 1 thread and 1 worker. On a GPU torch's own choice stands (None).
+    On a CPU, these are the cores that the workers leave, at least one. OpenMP threads that share a core with
+    a worker wait for each other in every operation: on 2 cores, 2 threads and 1 worker were up to 6 times
+    slower than 1 thread and 1 worker. On a GPU, None leaves the choice to torch.
     """
     if device.type == "cuda":
         return None
@@ -149,14 +149,14 @@ def cpu_threads(device: torch.device, num_workers: int, per_host: int = 1) -> in
 
 
 def synchronizer(device: torch.device) -> Callable[[], None]:
-    """Return a function that returns when the device has done its work."""
+    """Return a function that waits until the device has finished its work."""
     if device.type == "cuda":
         return lambda: torch.cuda.synchronize(device)
     return lambda: None
 
 
 def amp_dtype(device: torch.device) -> torch.dtype | None:
-    """Return the half precision for this device: bfloat16 where the GPU has it, else float16; CPU: none."""
+    """Return the device's half precision: bfloat16 if the GPU has it, else float16; None on a CPU."""
     if device.type != "cuda":
         return None
     # Emulated bfloat16 is slower than float32.

@@ -1,7 +1,7 @@
-"""Every column of a run's rows, said once.
+"""The single definition of every column of a run's rows.
 
-Training makes the rows, so the table stands here. The validator, the check that counters grow, the sum over
-processes, the comparison of a resumed run with an uninterrupted one, and packed result sets all follow it.
+The table is here because training makes the rows. The validator, the check that counters grow, the sum over
+processes, the comparison of a resumed run with an uninterrupted one, and packed result sets all use it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pcr_exp.errors import ConfigError
 from pcr_exp.system.columns import ROW_KINDS, Column, RowKind
 
 MEASURES = ("given", "ms_ssim", "cosine", "train_loss", "tune_loss", "val_loss", "images_per_s", "loss_bound")
-"""What a policy's scores can be: `given` says the configuration; `val_loss` was there before a tune split."""
+"""Kinds of policy scores. `given`: set by the configuration; `val_loss`: used before a tune split existed."""
 
 
 def _number(name: str, unit: str, meaning: str, **more: Any) -> Column:
@@ -34,13 +34,13 @@ _count = partial(_number, kind="count")
 _share = partial(_number, kind="share")
 _word = partial(_number, kind="word")
 _total = partial(_count, grows=True, combine="sum")
-"""What each process counted since the run began."""
+"""Counted by each process since the run began."""
 _traffic = partial(_total, presence="team")
 _clock = partial(_number, unit="s", grows=True, deterministic=False)
 _measured = partial(_number, deterministic=False, nullable=True, presence="optional")
 _rate = partial(_number, deterministic=False, combine="sum", rows=("train",))
 _delivered = partial(_total, deterministic=False)
-"""What storage gave: how far reads are ahead depends on time."""
+"""Delivered by storage; not deterministic, because read-ahead depends on timing."""
 
 STORAGE_COLUMNS: tuple[Column, ...] = (
     _delivered("probe_bytes", "bytes", "bytes that storage delivered to a scan policy's probes"),
@@ -76,7 +76,7 @@ COLUMNS: tuple[Column, ...] = (
     _rate("images_per_s", "images/s", "fresh images per second of train and wait time, since the last row"),
     _rate("storage_mib_per_s", "MiB/s", "bytes read per second without evaluation, since the last row"),
     _share("wait_share", "", "wait over train and wait time, row to row", deterministic=False, **_TRAIN),
-    # null: the last row that has it is less than a second old, or nobody knows.
+    # null: the last row with a value is less than a second old, or the share is unknown.
     _measured("others_cpu_share", "", "CPU share of others since the last row", kind="share", **_TRAIN),
     _number("val_loss", "nats", "mean cross-entropy per evaluated image, without label smoothing", **_EVAL),
     _number(
@@ -91,7 +91,7 @@ COLUMNS: tuple[Column, ...] = (
     _word("measure", "", "what the scores are", words=MEASURES, **_POLICY),
     _number("scores", "", "of the candidates that were compared, by scan group", kind="scores", **_POLICY),
     _count("bytes_saved", "bytes", "all groups of the records less record_bytes", combine="sum", **_POLICY),
-    # DDP cuts its buckets only after the first step, which therefore sends one larger message: a resumed run
+    # DDP forms its buckets only after the first step, which therefore sends one larger message. A resumed run
     # sends another one.
     _traffic("bytes_sent", "bytes", "gradients and model changes of all processes", deterministic=False),
     _traffic("pushed_values", "values", "gradient values that all processes encoded"),
@@ -102,34 +102,34 @@ COLUMNS: tuple[Column, ...] = (
     _traffic("pulled_plain_values", "values", "those of small tensors, sent as float32 past the codec"),
     _clock("network_s", meaning="part of train_s spent waiting for the throttled network", presence="team"),
 )
-"""The table, in the order of a packed set's columns."""
+"""All columns, in the order of a packed result set."""
 
 TRAFFIC = tuple(column.name for column in COLUMNS if column.presence == "team" and column.combine == "sum")
-"""What `distributed.wire.Traffic` counts, name by name."""
+"""Columns that `distributed.exchange.Traffic` counts, under the same names."""
 
 
 def metric_column(name: str) -> Column:
-    """Return the column of another metric of a task (`Task.metrics`); eval rows have it as `val_<metric>`."""
+    """Return the column of another task metric (`Task.metrics`), which is `val_<metric>` in eval rows."""
     return Column(name=name, unit="", meaning="metric of the task", rows=("eval",), kind="metric")
 
 
 def images_column(source: str) -> str:
-    """The column of the images of a mixture's source that were trained on."""
+    """Return the column name for a mixture source's images that were trained on."""
     return f"images_of_{source}"
 
 
 def bytes_column(source: str) -> str:
-    """The column of the bytes of their records."""
+    """Return the column name for the bytes of these images' records."""
     return f"record_bytes_of_{source}"
 
 
 def validated_column(source: str) -> str:
-    """The column of its images that are evaluated."""
+    """Return the column name for a mixture source's evaluated images."""
     return f"val_images_of_{source}"
 
 
 def source_columns(sources: Iterable[str]) -> list[Column]:
-    """The columns that rows of a run on a mixture have besides."""
+    """Return the additional columns in rows of a run on a mixture."""
     columns = []
     for name in sources:
         columns += [
@@ -143,7 +143,7 @@ def source_columns(sources: Iterable[str]) -> list[Column]:
 def with_declared(declared: Sequence[Column]) -> tuple[Column, ...]:
     """Return the table with the columns that a run's scan policy declares.
 
-    A declared column called `measure` adds its words to what `measure` may be.
+    A declared column named `measure` adds its words to the values that `measure` may have.
 
     Raises:
         ConfigError: two columns have one name.

@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 class LabelledImages(Protocol):
-    """A batch, as evaluation uses it."""
+    """Interface of a batch for evaluation."""
 
     @property
     def images(self) -> Tensor:
@@ -33,7 +33,7 @@ class LabelledImages(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Evaluated:
-    """The result of one process, on its share of the images."""
+    """One process's result on its share of the images."""
 
     tallies: list[Tally]
     """One per batch, in order."""
@@ -45,18 +45,18 @@ class Evaluated:
 def evaluate(
     model: nn.Module, forward: Callable[[Tensor], Tensor], task: Task, batches: Iterable[LabelledImages]
 ) -> dict[str, Any]:
-    """Score the model on all of the images; see `tally_batches` and `scores_of`."""
+    """Score the model on all images; see `tally_batches` and `scores_of`."""
     return scores_of([tally_batches(model, forward, task, batches)], task)
 
 
 def scores_of(shares: Sequence[Evaluated], task: Task) -> dict[str, Any]:
-    """Finish the shares of all processes into metrics.
+    """Combine the shares of all processes into metrics.
 
-    Sums are added batch by batch in the order of the shares: in that of the images, if each process had a run
-    of batches, so that the metrics are those of one process to the last bit.
+    Sums are added batch by batch in the order of the shares. If each process had consecutive batches, this is
+    the order of the images, and the metrics equal those of a single process to the last bit.
 
     Returns:
-        The task's metrics, of which `val_loss` may be nan or inf; and `num_val`, the images scored.
+        The task's metrics (`val_loss` may be nan or inf), and `num_val`, the number of images scored.
 
     Raises:
         ValueError: there are no images.
@@ -70,9 +70,9 @@ def scores_of(shares: Sequence[Evaluated], task: Task) -> dict[str, Any]:
 
 
 def per_image(shares: Sequence[Evaluated]) -> dict[str, NDArray[Any]] | None:
-    """PER_IMAGE of all images, in their order, each [N], and PROBABILITIES; None if the task keeps neither.
+    """Return PER_IMAGE of all images in order, each [N], and PROBABILITIES if the task records them.
 
-    Also None where images were replaced by others: nobody could say which these are.
+    None if the task does not record PER_IMAGE, or if images were replaced, because it is unknown which.
     """
     tallies = [tally for share in shares for tally in share.tallies]
     if not all(tally.values.keys() >= set(PER_IMAGE) for tally in tallies):
@@ -87,12 +87,12 @@ def per_image(shares: Sequence[Evaluated]) -> dict[str, NDArray[Any]] | None:
 def tally_batches(
     model: nn.Module, forward: Callable[[Tensor], Tensor], task: Task, batches: Iterable[LabelledImages]
 ) -> Evaluated:
-    """Run the model, in eval mode; it leaves in the mode it came in.
+    """Run the model in eval mode and tally each batch; the model's mode is restored afterwards.
 
     Args:
         model: The model that `forward` runs.
         forward: uint8 [B, H, W, 3] -> float32 outputs, such as logits [B, classes].
-        task: Says what is counted.
+        task: Makes the tallies.
         batches: Each image once; the last batch may be short.
     """
     tallies: list[Tally] = []
@@ -113,7 +113,7 @@ def tally_batches(
 
 
 def has_running_statistics(model: nn.Module) -> bool:
-    """Whether the model normalises by statistics that it gathered while it was trained."""
+    """Return whether the model has BatchNorm layers with running statistics from training."""
     return any(_renewable(model))
 
 
@@ -121,21 +121,21 @@ def has_running_statistics(model: nn.Module) -> bool:
 def renewed_statistics(
     model: nn.Module, forward: Callable[[Tensor], Tensor], batches: Iterable[LabelledImages]
 ) -> Iterator[None]:
-    """Within, BatchNorm's running statistics are the plain mean over these batches; behind it, as before.
+    """Set BatchNorm's running statistics to the plain mean over these batches; restore them at the end.
 
-    A network that was trained on the first scans knows their means and variances. Other images have others,
-    which a pass over some of them tells without learning anything ("precise BatchNorm", Wu and Johnson 2021).
+    A network trained on the first scans has their means and variances. Other images have different ones,
+    which a pass over some of them gives without training ("precise BatchNorm", Wu and Johnson 2021).
 
     Args:
         model: The model that `forward` runs.
-        forward: uint8 [B, H, W, 3] -> outputs, which are not looked at.
-        batches: Training images, as many as statistics want.
+        forward: uint8 [B, H, W, 3] -> outputs, which are ignored.
+        batches: Training images, enough for stable statistics.
     """
     layers = list(_renewable(model))
     before = [{name: buffer.clone() for name, buffer in layer.named_buffers()} for layer in layers]
     momenta, was_training = [layer.momentum for layer in layers], model.training
     try:
-        model.eval()  # but for these layers: dropout would draw from the generator that training draws from
+        model.eval()  # except for these layers: dropout would draw from the generator that training uses
         for layer in layers:
             layer.reset_running_stats()
             layer.momentum = None

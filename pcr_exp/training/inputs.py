@@ -1,8 +1,8 @@
-"""Inputs of a network: pixels normalised as its weights want them, at the size of the epoch.
+"""Network inputs: pixels normalised as the weights expect, at the epoch's input size.
 
-Small inputs in the first epochs make them cheaper (`training.input_sizes`; Howard 2018 for DAWNBench, Tan and
-Le 2021), and need fewer scans: together with `scan=schedule` resolution and fidelity grow side by side.
-Batches are loaded at `training.image_size` throughout, and shrunk on the device.
+Small inputs make the first epochs cheaper (`training.input_sizes`; Howard 2018 for DAWNBench, Tan and Le
+2021) and need fewer scans. With `scan=schedule`, resolution and fidelity grow together. Batches are always
+loaded at `training.image_size` and shrunk on the device.
 """
 
 from __future__ import annotations
@@ -19,37 +19,37 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 KEY = "normalization"
-"""A checkpoint's key that holds it."""
+"""Checkpoint key of the normalisation."""
 
 
 class Normalization(NamedTuple):
-    """(pixels - mean) / std, of red, green and blue in [0, 1]."""
+    """(pixels - mean) / std, for red, green and blue in [0, 1]."""
 
     mean: tuple[float, ...]
     std: tuple[float, ...]
 
     def to_plain(self) -> dict[str, list[float]]:
-        """Plain values for a checkpoint; `from_plain` reads them."""
+        """Return plain values for a checkpoint, which `from_plain` reads."""
         return {"mean": list(self.mean), "std": list(self.std)}
 
     @classmethod
     def from_plain(cls, values: Mapping[str, Sequence[float]]) -> Normalization:
-        """The normalisation of `to_plain`'s values."""
+        """Build the normalisation from `to_plain`'s values."""
         return cls(tuple(values["mean"]), tuple(values["std"]))
 
 
 IMAGENET = Normalization((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
-"""Means and deviations of ImageNet's training images.
+"""Means and standard deviations of ImageNet's training images.
 
-What starts from nothing gets these, on every dataset: any would do.
+Models without pretrained weights use these on every dataset; any values would do.
 """
 
 
 def normalization_of(config: ModelConfig) -> Normalization:
     """Return `model.mean` and `model.std` if given, else what the model's weights were trained with.
 
-    A checkpoint of a run that is given as weights says it itself. Of other files, and of published weights,
-    it is what the model's library says of its default weights for this model.
+    A run's checkpoint given as weights contains its normalisation. For other files and published weights, it
+    is the one that the model's library states for its default weights of this model.
 
     Raises:
         ConfigError: the file of weights cannot be read.
@@ -77,9 +77,9 @@ def model_input(
 
     Args:
         images: uint8 [B, H, W, 3], RGB, contiguous.
-        device: Where the result lies. A pinned batch is copied without blocking.
+        device: Device of the result. A pinned batch is copied without blocking.
         channels_last: Keep the loader's memory order (NHWC); else NCHW.
-        normalization: What the model's weights want.
+        normalization: Normalisation that the model's weights expect.
 
     Returns:
         float32 [B, 3, H, W]: (pixels / 255 - mean) / std, per channel.
@@ -93,18 +93,18 @@ def model_input(
 
 
 def input_size(config: TrainingConfig, epoch: int) -> int:
-    """Pixels of the input's sides in an epoch (from 0): `input_sizes[i]` after `i` milestones have passed."""
+    """Return the input's side in pixels in an epoch (from 0): `input_sizes[i]` after `i` milestones."""
     if not config.input_sizes:
         return config.image_size
     return config.input_sizes[bisect_right(config.input_milestones, epoch)]
 
 
 def shrunk(images: Tensor, size: int) -> Tensor:
-    """Resize a batch, filtered over as many pixels as become one, as Pillow's and torchvision's bilinear.
+    """Shrink a batch with an antialiased bilinear filter, like Pillow's and torchvision's.
 
     Args:
         images: uint8 [B, H, W, 3], contiguous.
-        size: Of both sides; an image that is no larger is returned as it is.
+        size: Target side in pixels; images that are no larger are returned unchanged.
 
     Returns:
         uint8 [B, size, size, 3], contiguous, on the same device.

@@ -1,4 +1,4 @@
-"""The training loop: a generator of plain rows. It knows no configuration framework, no files, no tracker."""
+"""The training loop: a generator of plain rows, independent of configuration framework, files and tracker."""
 
 from __future__ import annotations
 
@@ -20,66 +20,65 @@ from pcr_exp.training.trainer import Trainer, learning_rate
 
 
 class Loader(Protocol):
-    """A loader, as the loop uses it; `pcr_exp.loading.loader.RecordLoader` is one."""
+    """Interface of a loader for the loop; `pcr_exp.loading.loader.RecordLoader` implements it."""
 
     @property
     def num_batches(self) -> int:
         """Updates in an epoch."""
 
     def batches(self, first_epoch: int, first_batch: int, num_epochs: int) -> Iterator[Batch]:
-        """One stream from update `first_batch` to the end of epoch `num_epochs` - 1."""
+        """Return a stream from update `first_batch` of `first_epoch` to the end of epoch `num_epochs` - 1."""
 
     def pause(self) -> None:
-        """Return when nothing is being read any more."""
+        """Stop reading, and return when no read is in flight."""
 
     def resume(self) -> None:
-        """Read on."""
+        """Continue reading."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stopping:
-    """Reasons to end training before its last epoch; it always ends between updates."""
+    """Conditions that end training before its last epoch, always between updates."""
 
     should_stop: Callable[[], bool] = lambda: False
-    """Asked after each update."""
+    """Called after each update."""
     waiting: Callable[[], AbstractContextManager[object]] = nullcontext
-    """Entered for an update's first batch, and until the loader has paused for an evaluation; raises
-    StopWaiting where `should_stop` would be true."""
+    """Entered while waiting for an update's first batch, or for the loader to pause before an evaluation.
+    Raises StopWaiting where `should_stop` would be true."""
     out_of_time: Callable[[float], bool] = lambda _: False
-    """Asked after each update with the seconds of training, waiting and probes so far; where it says yes,
-    that was the last update."""
+    """Called after each update with the seconds of training, waiting and probes so far. If true, that update
+    was the last."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Loop:
-    """Training from where the reporter's progress stands to the end of the last epoch."""
+    """Training from the reporter's progress to the end of the last epoch."""
 
     trainer: Trainer
-    """The model and its optimizer, in the state that the progress tells of."""
+    """The model and its optimizer, in the state that matches the progress."""
     loader: Loader
-    """Paused, on `wait`, before `evaluate`, so that no byte is read unclocked."""
+    """Paused on the `wait` clock before `evaluate`, so that all reading is clocked."""
     policy: ScanPolicy
-    """Told of every update; asked after each epoch what it wants to have probed."""
+    """Observes every update; after each epoch it may request a probe."""
     reporter: Reporter
-    """Its progress is moved on in place; its clocks stand still before and after."""
+    """Its progress is updated in place; its clocks are stopped before and after."""
     evaluate: Callable[[int], Mapping[str, Mapping[str, Any]]]
-    """Given the scan group of the last update, returns `val_loss`, the task's metrics and `num_val` for each
-    of `training.eval_groups`; runs on the `eval` clock."""
+    """Takes the scan group of the last update and returns `val_loss`, the task's metrics and `num_val` for
+    each of `training.eval_groups`. Runs on the `eval` clock."""
     probe: RunProbe
-    """Finds out what the policy wants to know, on the `probe` clock, with the loader paused."""
+    """Runs a probe that the policy requests, on the `probe` clock, with the loader paused."""
     checkpoint: Callable[[], None]
-    """Saves everything, once all rows so far have been taken: after an `eval` row, every
+    """Saves everything, once all rows so far have been consumed: after an `eval` row, every
     `checkpoint_every_steps` updates, and before stopping early."""
     stopping: Stopping = field(default_factory=Stopping)
 
     def rows(self) -> Generator[Row, None, None]:
         """Train, and yield rows.
 
-        `train` rows come every `log_every_steps` updates and after the very last; `eval` rows every
-        `eval_every_epochs` epochs and after the last; `policy` rows when the scan policy has decided. The
-        epoch of `train` and `eval` rows counts from 1: it is the one that the last update belongs to, which
-        in an `eval` row has just been completed. Whoever takes a row, and `checkpoint`, work on the `other`
-        clock.
+        `train` rows come every `log_every_steps` updates and after the very last, `eval` rows every
+        `eval_every_epochs` epochs and after the last, and `policy` rows when the scan policy has decided. The
+        epoch of `train` and `eval` rows counts from 1. It is the last update's epoch, which an `eval` row
+        reports as completed. `checkpoint` and the consumer of a row run on the `other` clock.
 
         Raises:
             RunError: a loss is not finite, or the loader ended early.
@@ -89,7 +88,7 @@ class Loop:
         self.trainer.begin_epoch(progress.epoch)
         with closing(_stream(self.loader, progress, self.trainer.config.epochs)) as stream:
             try:
-                evaluates = progress.to_evaluate  # the run was asked to stop before it could
+                evaluates = progress.to_evaluate  # the run was stopped before it could evaluate
                 if evaluates:
                     yield from self._evaluated()
                 yield from self._decided()
@@ -131,11 +130,11 @@ class Loop:
             )
 
     def _next_update(self, stream: Iterator[Batch]) -> Update | None:
-        """Train on the batches of an update; None: there are no more."""
+        """Train on the batches of an update; return None if there are no more."""
         progress, clocks = self.reporter.progress, self.reporter.clocks
         num_images = num_fresh = 0
         while True:
-            # An update that several batches make has changed the model's statistics after the first.
+            # Stop only before an update's first batch, which already changes the model's statistics.
             with nullcontext() if num_images else self.stopping.waiting():
                 batch = next(stream, None)
             if batch is None:
@@ -197,7 +196,7 @@ def _train_on(batch: Batch, trainer: Trainer, progress: Progress, *, steps_per_e
 
 
 def _complete(batch: Batch, loss: float, num_images: int, progress: Progress) -> None:
-    """Count an update, of which `batch` was the last part and `num_images` all that this process gave."""
+    """Count an update: `batch` was its last part, `num_images` are all of this process's images in it."""
     ends_epoch = batch.index + 1 == batch.num_batches
     progress.step += 1
     progress.epoch = batch.epoch + ends_epoch
@@ -227,7 +226,7 @@ def _update(batch: Batch, loss: float, num_images: int, num_fresh: int, clocks: 
 
 
 def _stream(loader: Loader, progress: Progress, epochs: int) -> Generator[Batch, None, None]:
-    # A run that was killed between its last checkpoint and its end has nothing left to read.
+    # A run killed between its last checkpoint and its end has nothing left to read.
     if progress.epoch < epochs:
         yield from loader.batches(progress.epoch, progress.batch, epochs)
 

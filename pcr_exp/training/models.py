@@ -1,8 +1,8 @@
-"""Image classifiers by name, with a head for the dataset's label: torchvision's, timm's, users' own.
+"""Image classifiers by name, with a head for the dataset's label: from torchvision, timm or the user.
 
-A family of models is a function that is registered in the group `model`: from settings and a number of
-classes it makes a module, with published weights if `config.pretrained`. What those weights want their pixels
-normalised with may be registered in `model.normalization`; ImageNet's mean and std otherwise.
+A family of models is a function registered in the group `model`. It builds a module from settings and a
+number of classes, with published weights if `config.pretrained`. The input normalisation of those weights may
+be registered in `model.normalization`; the default is ImageNet's mean and std.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ class EfficientNetLiteConfig(ModelConfig):
 def open_efficientnet_lite(config: EfficientNetLiteConfig, num_classes: int) -> nn.Module:
     """Build the network, with the published weights if `config.pretrained`.
 
-    For 1,000 classes the published head is kept; for any other number a fresh one takes its place. Dropout
-    and stochastic depth (0.2 each, as published) draw from torch's global generator, which the trainer seeds.
+    For 1,000 classes the published head is kept; any other number gets a fresh one. Dropout and stochastic
+    depth (0.2 each, as published) draw from torch's global generator, which the trainer seeds.
 
     Raises:
         ConfigError: the packages are not installed, or the weights are not the published ones.
@@ -73,12 +73,12 @@ def open_efficientnet_lite(config: EfficientNetLiteConfig, num_classes: int) -> 
 
 @register("model.normalization", "efficientnet_lite", EfficientNetLiteConfig)
 def efficientnet_lite_normalization(config: EfficientNetLiteConfig) -> Normalization:  # noqa: ARG001
-    """(pixel - 127) / 128 for pixels in 0 to 255, as the weights were trained."""
+    """Return (pixel - 127) / 128 for pixels from 0 to 255, with which the weights were trained."""
     return Normalization((127 / 255,) * 3, (128 / 255,) * 3)
 
 
 def efficientnet_lite_package() -> Any:
-    """Import the package that has the network.
+    """Import the package that contains the network.
 
     Raises:
         ConfigError: it cannot be imported; the message says how to install it.
@@ -94,10 +94,10 @@ def efficientnet_lite_package() -> Any:
 
 
 def published_weights() -> Path:
-    """Return the file of the ImageNet weights, once its hash has been checked.
+    """Return the file of the ImageNet weights, after checking its hash.
 
     Raises:
-        ConfigError: the package that holds it is not installed, or the file is another.
+        ConfigError: the package that contains it is not installed, or the file is a different one.
     """
     spec = find_spec(WEIGHTS_PACKAGE)
     if spec is None or spec.origin is None:
@@ -116,10 +116,10 @@ def published_weights() -> Path:
 
 
 def open_model(config: ModelConfig, num_classes: int) -> nn.Module:
-    """Build the model; its weights come from torch's global generator unless `config.pretrained`.
+    """Build the model, with random weights from torch's global generator unless `config.pretrained`.
 
     Raises:
-        ConfigError: no such model, or weights that do not fit it (the message names the keys).
+        ConfigError: the model does not exist, or weights do not fit it (the message names the keys).
     """
     if config.weights is not None and not config.pretrained:
         raise ConfigError(
@@ -131,9 +131,9 @@ def open_model(config: ModelConfig, num_classes: int) -> nn.Module:
 
 @register("model", "torchvision", ModelConfig)
 def open_torchvision(config: ModelConfig, num_classes: int) -> nn.Module:
-    """Any torchvision classification model.
+    """Build any torchvision classification model.
 
-    The builder makes the head for `num_classes` itself, in each family's own place and with its own
+    torchvision's builder makes the head for `num_classes`, in each family's own place and with its own
     initialisation. Auxiliary classifiers (googlenet, inception_v3) are off.
     """
     from pcr_exp.training.weights import load_pretrained
@@ -153,7 +153,7 @@ def open_torchvision(config: ModelConfig, num_classes: int) -> nn.Module:
 
 @register("model.normalization", "torchvision", ModelConfig)
 def torchvision_normalization(config: ModelConfig) -> Normalization:
-    """The normalisation of torchvision's default weights for the model."""
+    """Return the normalisation of torchvision's default weights for the model."""
     choices = torchvision.models.get_model_weights(config.name)
     if not len(choices):
         return IMAGENET
@@ -162,9 +162,9 @@ def torchvision_normalization(config: ModelConfig) -> Normalization:
 
 
 def check_name(config: ModelConfig) -> None:
-    """Raise ConfigError, with the names near it, unless the library that is asked for the model has it.
+    """Raise ConfigError, with similar names, unless the model's library has the name.
 
-    Families of users check their names when a model is opened.
+    User-defined families check their names when a model is opened.
     """
     if isinstance(config, TimmConfig):
         _check_timm_name(config)
@@ -189,10 +189,10 @@ def _unknown(
 
 @dataclass(kw_only=True, slots=True)
 class TimmConfig(ModelConfig):
-    """A model of timm, pytorch-image-models, by its name there, such as `convnext_atto` (extra `timm`)."""
+    """A model of timm (pytorch-image-models) by its timm name, such as `convnext_atto` (extra `timm`)."""
 
     library: str = "timm"
-    """A setting so that it is part of the names of runs: both libraries have a resnet18."""
+    """A setting, so that run names include it: both libraries have a resnet18."""
 
     def __post_init__(self) -> None:
         ModelConfig.__post_init__(self)
@@ -201,7 +201,7 @@ class TimmConfig(ModelConfig):
 
 @register("model", "timm", TimmConfig)
 def open_timm(config: TimmConfig, num_classes: int) -> nn.Module:
-    """Any classification model of timm.
+    """Build any classification model of timm.
 
     Raises:
         ConfigError: timm is not installed, has no such model, or cannot fetch its weights.
@@ -212,7 +212,7 @@ def open_timm(config: TimmConfig, num_classes: int) -> nn.Module:
     published = config.pretrained and config.weights is None
     try:
         model: nn.Module = _timm().create_model(config.name, pretrained=published, num_classes=num_classes)
-    except Exception as error:  # the hub's client raises many kinds
+    except Exception as error:  # the hub's client raises many kinds of errors
         if not published:
             raise
         raise ConfigError(
@@ -226,7 +226,7 @@ def open_timm(config: TimmConfig, num_classes: int) -> nn.Module:
 
 @register("model.normalization", "timm", TimmConfig)
 def timm_normalization(config: TimmConfig) -> Normalization:
-    """The normalisation of timm's default weights for the model."""
+    """Return the normalisation of timm's default weights for the model."""
     published = _timm().get_pretrained_cfg(config.name)
     return IMAGENET if published is None else Normalization(tuple(published.mean), tuple(published.std))
 
@@ -249,7 +249,7 @@ def _timm() -> Any:
 
 
 _taken: set[object] = set()
-"""Cases that fitted in this process: a check takes seconds, and the jobs of a sweep are alike."""
+"""Cases that passed in this process: a check takes seconds, and the jobs of a sweep are similar."""
 
 
 def check_model(
@@ -259,16 +259,16 @@ def check_model(
     train_batches: Sequence[tuple[int, int]],
     eval_batches: Sequence[tuple[int, int]],
 ) -> None:
-    """Check that the model takes these batches, without computing anything or changing the model.
+    """Check that the model accepts these batches, without computing anything or changing the model.
 
     Args:
-        model: The model, on any device; what runs is its shapes on torch's `meta` device.
-        name: Its name, for the message.
+        model: The model, on any device; only its shapes are run, on torch's `meta` device.
+        name: Its name, for the error message.
         train_batches: (images, px) of every kind of batch to train on: full, and the last of an epoch.
         eval_batches: The same for evaluation.
 
     Raises:
-        ConfigError: images of another size are wanted, or batch norm would see a single value per channel.
+        ConfigError: the model needs another image size, or batch norm would see a single value per channel.
     """
     shapes = {key: value.to("meta") for key, value in model.state_dict().items()}
     sizes = tuple((key, value.shape) for key, value in shapes.items())

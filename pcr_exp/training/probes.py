@@ -1,4 +1,4 @@
-"""Probes of scan policies between epochs: each leaves the model as it was."""
+"""Probes of scan policies between epochs; each leaves the model unchanged."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from pcr_exp.training.trainer import Trainer, learning_rate
 
 @contextmanager
 def preserved(trainer: Trainer) -> Iterator[Callable[[], None]]:
-    """Within, the trainer may be used at will; afterwards all is as it was. Yields a way to go back early.
+    """Save the trainer's state and restore it at the end. Yields a function that restores it early.
 
-    That is: parameters, buffers (batch-norm statistics), gradients, train or eval mode of every module, the
-    optimiser, the loss scaler, what is known of activations, compressed or not, and the random states of
-    torch on all devices, numpy and Python. Tensors keep their place in memory. Takes the memory of a second
-    model and optimiser. Of several processes, each tries by itself, and sends nothing.
+    The state covers parameters, buffers (batch-norm statistics), gradients, train or eval mode of every
+    module, the optimiser, the loss scaler, the state and statistics of saved activations, and the random
+    states of torch on all devices, numpy and Python. Tensors keep their place in memory. A second model and
+    optimiser are held in memory. With several processes, each uses its trainer alone and sends nothing.
     """
     model, optimizer, scaler = trainer.model, trainer.optimizer, trainer.scaler
     tensors = [*model.parameters(), *model.buffers()]
@@ -49,14 +49,14 @@ def preserved(trainer: Trainer) -> Iterator[Callable[[], None]]:
             parameter.grad = gradient
         for module, mode in modes:
             module.training = mode
-        # A copy: the optimiser keeps the tensors that it is given, and goes on to change them.
+        # A copy, because the optimiser keeps the given tensors and changes them later.
         optimizer.load_state_dict(copy.deepcopy(optimizer_state))
         scaler.load_state_dict(scaler_state)
         trainer.activations.load_state_dict(copy.deepcopy(activations_state))
         trainer.kept.load_state_dict(kept_state)
         _set_random_states(random_states)
 
-    # Nothing shall be added to the gradients that are kept.
+    # Keeps backward passes from adding to the saved gradients.
     optimizer.zero_grad(set_to_none=True)
     try:
         with trainer.alone():
@@ -89,14 +89,14 @@ def gradient_cosines(
     *,
     step: int,
 ) -> dict[int, float]:
-    """Cosine between the gradients of one sample at each candidate and at `full_group`, over all parameters.
+    """Return the cosine, over all parameters, between a sample's gradients at a candidate and `full_group`.
 
-    The gradient is that of training (train mode, the same label smoothing and dropout for every group),
-    summed over the sample's batches. Nothing of it stays in the trainer.
+    Gradients are computed as in training (train mode, the same label smoothing and dropout for every group)
+    and summed over the sample's batches. The trainer is left unchanged.
 
     Args:
-        batches: The same images at a scan group, preprocessed without anything random.
-        step: The next update; what is random in the model is drawn for it and those after it.
+        batches: Gives the same images at a scan group, with deterministic preprocessing.
+        step: The next update; the model's random numbers are drawn for it and the updates after it.
 
     Raises:
         RunError: a loss or a gradient is not finite.
@@ -115,7 +115,7 @@ def _gradient(trainer: Trainer, batches: Iterable[LabelledImages], group: int, s
     trainer.optimizer.zero_grad(set_to_none=True)
     for i, batch in enumerate(batches):
         loss = trainer.loss(batch.images, batch.labels, step=step + i)
-        # Scaled as in training, where it keeps float16 gradients from vanishing; the cosine does not see it.
+        # Scaled as in training, to keep float16 gradients from underflowing; the cosine is unaffected.
         trainer.scaler.scale(loss * len(batch.labels)).backward()
     gradients = [parameter.grad for parameter in trainer.model.parameters() if parameter.grad is not None]
     if not math.isfinite(_dot(gradients, gradients)):
@@ -128,7 +128,7 @@ def _gradient(trainer: Trainer, batches: Iterable[LabelledImages], group: int, s
 
 
 def _cosine(one: Sequence[Tensor], other: Sequence[Tensor]) -> float:
-    """0 where a gradient has no length, and so no direction."""
+    """Return the cosine; 0 if a gradient has length 0, and so no direction."""
     lengths = math.sqrt(_dot(one, one)) * math.sqrt(_dot(other, other))
     return _dot(one, other) / lengths if lengths > 0 else 0.0
 
@@ -147,14 +147,14 @@ def trial_losses(
     steps_per_epoch: int,
     evaluate: Callable[[], float] | None = None,
 ) -> dict[int, float]:
-    """How well each candidate does: the loss that `evaluate` gives after its trial.
+    """Return each candidate's loss: the one that `evaluate` gives after its trial.
 
-    Without `evaluate`, the mean training loss over the second half of the trial's updates. The trainer, when
-    this returns or fails, is what it was.
+    Without `evaluate`, it is the mean training loss over the second half of the trial's updates. The trainer
+    is restored when this returns or fails.
 
     Args:
         batches: Opens a trial's batches, the same images at each scan group.
-        step: The next update of the run, from which a trial's learning rates are taken.
+        step: The run's next update; a trial's learning rates are those from it on.
 
     Raises:
         RunError: a loss is not finite.
@@ -196,7 +196,7 @@ def _finite(loss: float, what: str, step: int, count: int, group: int) -> float:
 
 
 RunProbe = Callable[[Probe], Mapping[int, float]]
-"""Finds out what a policy wants to know, a score for each candidate, and leaves no trace in the model."""
+"""Runs a policy's probe: returns a score for each candidate and leaves the model unchanged."""
 
 
 def decisions(
@@ -207,11 +207,11 @@ def decisions(
     epochs: int,
     probing: Callable[[], AbstractContextManager[None]],
 ) -> Iterator[Row]:
-    """Do the probe that the policy wants at this point, if any, and yield a row if it decided something.
+    """Run the probe that the policy requests at this point, if any, and yield a row if it decided something.
 
     Args:
-        epochs: Of the whole run: after the last there is nothing to decide.
-        probing: Entered around a probe; within, the loader stands still and the probe's clock runs.
+        epochs: Epochs of the whole run; after the last there is nothing to decide.
+        probing: Entered around a probe; it pauses the loader and runs the `probe` clock.
     """
     progress = reporter.progress
     between_epochs = progress.batch == 0 and progress.epoch < epochs
@@ -220,7 +220,7 @@ def decisions(
         with probing():
             bytes_before = reporter.bytes_read()
             scores = probe(wanted)
-            progress.probe_bytes += reporter.bytes_read() - bytes_before  # a probe's own
+            progress.probe_bytes += reporter.bytes_read() - bytes_before  # the probe's own
         policy.decide(scores)
     decision = policy.take_decision()
     if decision is not None and progress.epoch < epochs:

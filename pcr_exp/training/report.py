@@ -13,13 +13,13 @@ from pcr_exp.training.clocks import Clocks
 
 @dataclass(slots=True)
 class MeanLoss:
-    """A running mean of losses, each weighted by its batch's images."""
+    """A running mean of losses, each weighted by the number of images in its batch."""
 
     total: float = 0.0
     num_images: float = 0
 
     def add(self, loss: float, num_images: int) -> None:
-        """Take in a batch's mean loss."""
+        """Add a batch's mean loss."""
         self.total += loss * num_images
         self.num_images += num_images
 
@@ -31,7 +31,7 @@ class MeanLoss:
 
 @dataclass(slots=True)
 class Progress:
-    """All counters of training; saved whole, so that a resumed run's rows equal an uninterrupted run's."""
+    """All counters of training, saved so that a resumed run's rows equal an uninterrupted run's."""
 
     step: int = 0
     """Updates done."""
@@ -40,17 +40,17 @@ class Progress:
     batch: int = 0
     """Index of the next update in its epoch."""
     samples_seen: int = 0
-    """Fresh images: each counts once an epoch, however often it is used."""
+    """Fresh images: each counts once per epoch, however often it is used."""
     samples_trained: int = 0
     """Images of all updates, repeats included."""
     record_bytes: int = 0
-    """Bytes of the records that the samples came from, each time they were read for an epoch."""
+    """Bytes of the samples' records, counted each time they are read for an epoch."""
     full_bytes: int = 0
-    """The same, had every record been read with all its scan groups."""
+    """The same, if every record had been read with all its scan groups."""
     num_replaced: int = 0
     """Images that stood in for damaged ones."""
     by_source: dict[str, int] = field(default_factory=dict)
-    """Images and record bytes of each source of a mixture, by the names of their columns."""
+    """Images and record bytes of each source of a mixture, by column name."""
     probe_bytes: int = 0
     """Bytes that storage delivered to a scan policy's probes."""
     scan_group: int = 0
@@ -60,7 +60,7 @@ class Progress:
     epoch_loss: MeanLoss = field(default_factory=MeanLoss)
     """Since the epoch began."""
     to_evaluate: bool = False
-    """Whether the epoch that was completed last is still to be evaluated."""
+    """Whether the last completed epoch is still to be evaluated."""
     interval_loss: MeanLoss = field(default_factory=MeanLoss)
     """Since the last train row."""
     interval_start: dict[str, float] = field(default_factory=dict)
@@ -72,7 +72,7 @@ class Progress:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Progress:
-        """Make what `state_dict` described; counters that are newer than the checkpoint begin at zero."""
+        """Restore a `state_dict`; counters that the checkpoint does not have yet start at zero."""
         values = {f.name: state[f.name] for f in fields(cls) if f.name in state}
         for key in ("epoch_loss", "interval_loss"):
             values[key] = MeanLoss(**values[key])
@@ -82,11 +82,11 @@ class Progress:
 Row = dict[str, Any]
 
 Measure = Callable[[Mapping[str, Any]], Mapping[str, Any]]
-"""More columns of a row, from its counters and clocks."""
+"""Returns more columns of a row, given its counters and clocks."""
 
 
 def no_measure(row: Mapping[str, Any]) -> Mapping[str, Any]:  # noqa: ARG001
-    """None."""
+    """Return no further columns."""
     return {}
 
 
@@ -95,16 +95,16 @@ _INTERVAL = ("train_s", "wait_s", "eval_s", "wall_s", "samples_seen", "bytes_rea
 
 @dataclass(frozen=True, slots=True)
 class Reporter:
-    """Makes rows; `pcr_exp.training.columns` says what each column is."""
+    """Maker of rows; `pcr_exp.training.columns` defines each column."""
 
     progress: Progress
-    """Its interval and epoch means are begun anew by the row that reports them."""
+    """Its interval and epoch means are reset when a row reports them."""
     clocks: Clocks
-    """Read once a row."""
+    """Read once per row."""
     bytes_read: Callable[[], int]
     """Bytes that storage has delivered since the run began."""
     measure: Measure = no_measure
-    """Called once a row."""
+    """Called once per row."""
 
     def train_row(self, epoch: int) -> Row:
         """Report the updates since the last train row; `epoch` counts from 1."""
@@ -120,7 +120,7 @@ class Reporter:
         return {**counted, "train_loss": train_loss, "eval_group": eval_group, **scores}
 
     def policy_row(self, decision: Decision) -> Row:
-        """Report what a scan policy decided; `epoch` is the number of epochs completed."""
+        """Report a scan policy's decision; `epoch` is the number of epochs completed."""
         progress = self.progress
         return {
             "kind": "policy",
@@ -153,15 +153,15 @@ class Reporter:
 
 
 def interval_rates(start: Mapping[str, float], now: Mapping[str, float]) -> dict[str, float]:
-    """Return the rates of the stretch between two readings of clocks and counters.
+    """Return the rates over the interval between two readings of clocks and counters.
 
     Args:
-        start: Readings at its beginning; a missing one is zero.
+        start: Readings at its beginning; a missing one counts as zero.
         now: Readings at its end: `train_s`, `wait_s`, `eval_s`, `wall_s`, `samples_seen`, `bytes_read`.
 
     Returns:
-        `images_per_s`: over train + wait. `storage_mib_per_s`: over the wall less evaluation, when the
-        loader stands still. `wait_share`: wait / (train + wait). Each is 0 if no time passed.
+        `images_per_s`: over train + wait. `storage_mib_per_s`: over wall time without evaluation, during
+        which the loader is paused. `wait_share`: wait / (train + wait). Each is 0 if no time passed.
     """
 
     def passed(key: str) -> float:

@@ -1,7 +1,7 @@
-"""Tasks: a label's target, the loss, the metrics of validation, and the primary metric (the headline).
+"""Tasks: targets, loss, validation metrics, and the primary metric (`headline`).
 
-The loader gives images and integer labels; a task turns labels into what the loss compares with, and says how
-good a model is. Training, runs and analysis ask the task, and name no metric themselves. To add one, write a
+The loader gives images and integer labels. A task turns labels into targets for the loss, and scores models.
+Training, runs and analysis take all metrics from the task and name none themselves. To add a task, write a
 class with the attributes and methods of `Task`, and register it in the group `task` with its settings.
 """
 
@@ -24,25 +24,25 @@ if TYPE_CHECKING:
 
 TOP_K = 5
 PER_IMAGE = ("label", "correct", "loss")
-"""Values of a tally for every image, if its task wants a run's predictions kept: the class index,
-whether the model names it, and minus the logarithm of the probability that the model gives it."""
+"""Per-image values of a tally, if its task saves a run's predictions: the class index, whether the model
+predicts it, and the negative log-probability of that class."""
 PROBABILITIES = "probabilities"
-"""A further one: the probability of every class, float16 [N, classes]."""
+"""A further per-image value: the probability of every class, float16 [N, classes]."""
 MAX_RANKED_CLASSES = 20
-"""Up to so many classes `task=balanced` keeps all probabilities: of 1,000 they would take 2 kB an image."""
+"""Most classes for which `task=balanced` saves all probabilities: 1,000 would take 2 kB per image."""
 
 
 @dataclass(frozen=True, slots=True)
 class Headline:
-    """The metric that targets, times to a target, tables and figures are about: at best 1."""
+    """The primary metric, for targets, times to a target, tables and figures; its best value is 1."""
 
     name: str
-    """Rows hold it as `val_<name>`."""
+    """Its column in rows is `val_<name>`."""
     words: str
-    """For people: on axes and in tables."""
+    """Display name, on axes and in tables."""
     guessed: Callable[[float | None, int | None], float | None] = lambda _share, _classes: None
-    """The chance level, of a model that has learned nothing, given `guessing_share` (of the most frequent
-    class) and its number of outputs; None where it is not known."""
+    """Chance level, that of a model that has learned nothing, given `guessing_share` (such as the share of
+    the most frequent class) and the number of outputs; None if unknown."""
 
 
 TOP1 = Headline("top1", "top-1", lambda share, _: share)
@@ -54,20 +54,20 @@ AUC = Headline("auc", "AUC", lambda _share, _classes: 0.5)
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """The sums and values of evaluated images, from which metrics are made.
+    """Sums and per-image values of evaluated images, from which metrics are computed.
 
-    Tallies of batches, and of processes that evaluated different images, are joined exactly: counts are
-    added, values are kept one by one.
+    Tallies of batches, and of processes that evaluated different images, are joined exactly: sums are added,
+    per-image values are concatenated.
     """
 
     totals: Mapping[str, Any]
-    """Sums over images: numbers, or arrays of one number per class."""
+    """Sums over images: numbers, or arrays with one number per class."""
     values: Mapping[str, NDArray[Any]]
-    """Arrays of one entry per image: for metrics that no sum can give, and the PER_IMAGE that runs keep."""
+    """Arrays with one entry per image: for metrics that sums cannot give, and PER_IMAGE, which runs save."""
 
 
 def joined(tallies: Sequence[Tally]) -> Tally:
-    """Return the tally of all images behind at least one tally; sums are added in the given order."""
+    """Join one or more tallies into that of all their images; sums are added in the given order."""
     import numpy as np  # not needed to compose a configuration, which imports this module
 
     first, *others = tallies
@@ -80,68 +80,68 @@ def joined(tallies: Sequence[Tally]) -> Tally:
 
 
 class Task(Protocol):
-    """A task, as training, evaluation, runs and analysis use it.
+    """Interface of a task for training, evaluation, runs and analysis.
 
-    Its class is what is registered: called with its settings, the names of the label's classes by number, and
-    the label smoothing of the training loss.
+    The class itself is registered. It is called with its settings, the names of the label's classes by
+    index, and the label smoothing of the training loss.
     """
 
     headline: ClassVar[Headline]
 
     @property
     def num_outputs(self) -> int:
-        """How many outputs the network has."""
+        """Number of outputs of the network."""
 
     def guessing_share(self, counts: NDArray[np.int64]) -> float | None:
-        """Return the share that `Headline.guessed` is told, of the evaluated images' [labels] numbers."""
+        """Return the share to pass to `Headline.guessed`, from the evaluated images per label, [labels]."""
 
     def target(self, labels: Tensor) -> Tensor:
-        """Turn labels, int64 [B] on any device, into what `loss` and `tally` compare outputs with."""
+        """Turn labels, int64 [B] on any device, into the targets of `loss` and `tally`."""
 
     def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
-        """Return the mean loss of a batch, as training minimises it."""
+        """Return the mean loss of a batch, which training minimises."""
 
     def tally(self, outputs: Tensor, target: Tensor) -> Tally:
-        """Return what a validation batch contributes; all tallies of a task have the same keys."""
+        """Return the tally of a validation batch; all tallies of a task have the same keys."""
 
     def metrics(self, tally: Tally) -> dict[str, Any]:
-        """Finish a tally: `val_loss`, and `val_<name>` for every metric, the headline among them.
+        """Compute `val_loss`, and `val_<name>` for every metric, including the primary one.
 
-        A metric is a number in [0, 1] (`val_r2` may be lower, `val_mae` higher), None where it is not
-        defined, or a dict of these by class.
+        A metric is a number in [0, 1] (`val_r2` may be lower, `val_mae` higher), None if it is not defined,
+        or a dict of these by class.
         """
 
 
 @register("task", "classification", TaskConfig)
 @dataclass(frozen=True, slots=True)
 class Classification:
-    """One of several classes, judged by the share of images that the model gets right."""
+    """Single-label classification; the primary metric is the share of images classified correctly."""
 
     headline: ClassVar[Headline] = TOP1
     config: TaskConfig = field(default_factory=TaskConfig)
     classes: tuple[str, ...] = ()
-    """Names, by label; only metrics by class need them."""
+    """Class names, by label; only metrics by class need them."""
     label_smoothing: float = 0.0
 
     @property
     def num_outputs(self) -> int:
-        """One for each class."""
+        """One output per class."""
         return len(self.classes)
 
     def guessing_share(self, counts: NDArray[np.int64]) -> float | None:
-        """Return the share of the most frequent class; None: there is no image."""
+        """Return the share of the most frequent class; None if there are no images."""
         return float(counts.max() / counts.sum()) if counts.sum() else None
 
     def target(self, labels: Tensor) -> Tensor:
-        """Return the class indices as they are."""
+        """Return the class indices unchanged."""
         return labels
 
     def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
-        """Cross-entropy of logits [B, classes] with class indices [B], label smoothing included."""
+        """Return the cross-entropy of logits [B, classes] with class indices [B], with label smoothing."""
         return torch.nn.functional.cross_entropy(outputs, target, label_smoothing=self.label_smoothing)
 
     def tally(self, outputs: Tensor, target: Tensor) -> Tally:
-        """Count hits, and keep PER_IMAGE; the loss is cross-entropy without label smoothing."""
+        """Count hits and record PER_IMAGE; the loss is cross-entropy without label smoothing."""
         num_classes = outputs.shape[1]
         hits = outputs.topk(min(TOP_K, num_classes), dim=1).indices == target[:, None]
         losses = torch.nn.functional.cross_entropy(outputs, target, reduction="none")
@@ -156,7 +156,7 @@ class Classification:
         return Tally(totals, {name: value.cpu().numpy() for name, value in values.items()})
 
     def metrics(self, tally: Tally) -> dict[str, Any]:
-        """`val_loss`, mean per image; `val_top1`; `val_top5`, which is None for fewer than 5 classes."""
+        """Return `val_loss` (mean per image), `val_top1` and `val_top5` (None for fewer than 5 classes)."""
         total = tally.totals
         num_images = total["num_images"]
         return {
@@ -169,17 +169,17 @@ class Classification:
 @register("task", "balanced", TaskConfig)
 @dataclass(frozen=True, slots=True)
 class BalancedClassification(Classification):
-    """Classes count alike, however many images they have: the mean of the classes' recalls.
+    """Classification with equally weighted classes; the primary metric is the mean of their recalls.
 
-    As scikit-learn's `balanced_accuracy_score`: classes without an evaluated image do not enter the mean. Up
-    to MAX_RANKED_CLASSES also `val_auc`: each class against the rest, the mean over classes, as
-    `roc_auc_score(multi_class="ovr", average="macro")`.
+    As in scikit-learn's `balanced_accuracy_score`, classes without an evaluated image are left out of the
+    mean. Up to MAX_RANKED_CLASSES, there is also `val_auc`, the mean over classes of each class against the
+    rest, as in `roc_auc_score(multi_class="ovr", average="macro")`.
     """
 
     headline: ClassVar[Headline] = BALANCED_ACCURACY
 
     def tally(self, outputs: Tensor, target: Tensor) -> Tally:
-        """Keep PROBABILITIES, where there are few classes."""
+        """Record PROBABILITIES too, up to MAX_RANKED_CLASSES classes."""
         counted = Classification.tally(self, outputs, target)
         if outputs.shape[1] > MAX_RANKED_CLASSES:
             return counted
@@ -187,7 +187,7 @@ class BalancedClassification(Classification):
         return Tally(counted.totals, {**counted.values, PROBABILITIES: shares})
 
     def metrics(self, tally: Tally) -> dict[str, Any]:
-        """Add `val_balanced_accuracy`, `val_auc` and `val_recall` by class name (None: no image of it)."""
+        """Add `val_balanced_accuracy`, `val_auc`, and `val_recall` by class name (None without images)."""
         hits, counts = tally.totals["num_hits"].tolist(), tally.totals["num_of_class"].tolist()
         names = self.classes or [str(number) for number in range(len(counts))]
         recalls = [hit / count if count else None for hit, count in zip(hits, counts, strict=True)]
@@ -201,9 +201,9 @@ class BalancedClassification(Classification):
 
 
 def mean_auc(tally: Tally) -> float | None:
-    """The AUC of each class against the rest, the mean over classes; None if all images are of one class.
+    """Return the mean over classes of their AUC against the rest; None if all images are of one class.
 
-    Classes without an evaluated image do not enter the mean.
+    Classes without an evaluated image are left out of the mean.
     """
     labels, scores = tally.values["label"], tally.values[PROBABILITIES]
     there = [number for number in range(scores.shape[1]) if 0 < (labels == number).sum() < len(labels)]
@@ -214,7 +214,7 @@ def mean_auc(tally: Tally) -> float | None:
 @register("task", "auc", TaskConfig)
 @dataclass(frozen=True, slots=True)
 class TwoClasses(Classification):
-    """Two classes, judged by how well the outputs rank them: the area under the ROC curve."""
+    """Binary classification; the primary metric is the area under the ROC curve."""
 
     headline: ClassVar[Headline] = AUC
 
@@ -226,7 +226,7 @@ class TwoClasses(Classification):
             )
 
     def tally(self, outputs: Tensor, target: Tensor) -> Tally:
-        """Keep the margin of the second class over the first, of every image."""
+        """Record the margin of the second class over the first for every image."""
         margins = (outputs[:, 1].double() - outputs[:, 0].double()).cpu().numpy()
         counted = Classification.tally(self, outputs, target)
         return Tally(counted.totals, {**counted.values, "margin": margins})
@@ -235,7 +235,7 @@ class TwoClasses(Classification):
         """Add `val_auc`.
 
         Raises:
-            RunError: there are no images of one of the classes.
+            RunError: one of the classes has no images.
         """
         auc = area_under_roc(tally.values["margin"], tally.values["label"] == 1)
         return {**Classification.metrics(self, tally), "val_auc": auc}
@@ -261,41 +261,41 @@ def area_under_roc(scores: NDArray[Any], positive: NDArray[np.bool_]) -> float:
         )
     from scipy.stats import rankdata  # takes a second to import
 
-    # SciPy from 1.18 on gives ranks the type of the scores, and a sum of them in float16 ends at 65,504.
+    # From SciPy 1.18 on, ranks have the type of the scores, and a sum in float16 overflows above 65,504.
     rank_sum = float(rankdata(scores.astype("float64"))[positive].sum())
     return (rank_sum - num_positive * (num_positive + 1) / 2) / (num_positive * num_negative)
 
 
 def open_task(config: TaskConfig, classes: Sequence[str] = (), label_smoothing: float = 0.0) -> Task:
-    """Make the task that the configuration names.
+    """Build the configured task.
 
     Args:
-        config: The group `task`.
-        classes: Names of the label's classes, by number.
-        label_smoothing: Of the training loss.
+        config: Settings of the group `task`.
+        classes: Names of the label's classes, by index.
+        label_smoothing: Label smoothing of the training loss.
 
     Raises:
-        ConfigError: there is no such task, or it does not suit the classes.
+        ConfigError: the task does not exist, or does not suit the classes.
     """
     task: Task = component_of("task", config)[1].build(config, tuple(classes), label_smoothing)
     return task
 
 
 def headline_of(config: TaskConfig) -> Headline:
-    """Return what a task is judged by. Raises ConfigError if there is no such task."""
+    """Return a task's primary metric. Raises ConfigError if the task does not exist."""
     kind: Any = component_of("task", config)[1].build
     headline: Headline = kind.headline
     return headline
 
 
 def headline_of_task(name: str) -> Headline | None:
-    """Return what the task of this name is judged by; None of a task that is not known here."""
+    """Return the primary metric of the task with this name; None if the task is unknown."""
     kind: Any = component("task", name).build if name in names("task") else None
     return kind and kind.headline
 
 
 def headline_called(name: str) -> Headline:
-    """Return the headline that a run's manifest names; that of a task not known here has plain words."""
+    """Return the primary metric named in a run's manifest; an unknown one is displayed by its plain name."""
     for task in names("task"):
         headline = headline_of_task(task)
         if headline is not None and headline.name == name:
@@ -304,7 +304,7 @@ def headline_called(name: str) -> Headline:
 
 
 def target_of(config: TrainConfig) -> float:
-    """Return the share that time is measured to, as the dataset declares it for the task's headline.
+    """Return the target for time measurements that the dataset declares for the task's primary metric.
 
     Raises:
         ConfigError: the dataset declares none.

@@ -1,4 +1,4 @@
-"""One update: a batch goes in, its loss comes out, and the model has moved at the scheduled learning rate."""
+"""One update: step the model on a batch at the scheduled learning rate, and return the loss."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from pcr_exp.training.task import Classification, Task
 
 
 def learning_rate(config: TrainingConfig, step: int, steps_per_epoch: int) -> float:
-    """Return the rate of one update.
+    """Return the learning rate of one update.
 
-    Warm-up climbs linearly and reaches the full rate with its last update (Goyal et al. 2017); it scales
-    whatever the schedule says, except that a cosine starts after it (Loshchilov and Hutter 2016).
+    Warm-up climbs linearly and reaches the full rate with its last update (Goyal et al. 2017). Milestones
+    count from the start of the run, but a cosine starts after warm-up (Loshchilov and Hutter 2016).
 
     Args:
         config: The schedule, in epochs.
@@ -50,14 +50,14 @@ def _decay(config: TrainingConfig, step: int, steps_per_epoch: int, warmup_steps
 
 
 def open_optimizer(model: nn.Module, config: TrainingConfig) -> torch.optim.Optimizer:
-    """Make the optimizer of all parameters of `model`, as `config` says."""
+    """Build the configured optimizer for all parameters of `model`."""
     if config.optimizer == "adamw":
         return torch.optim.AdamW(
             model.parameters(),
             lr=config.learning_rate,
             betas=(config.momentum, 0.999),
             weight_decay=config.weight_decay,
-            fused=True,  # a small model has hundreds of parameters, and a call for each is felt
+            fused=True,  # a small model has hundreds of parameters, and a call for each is slow
         )
     return torch.optim.SGD(
         model.parameters(),
@@ -69,11 +69,11 @@ def open_optimizer(model: nn.Module, config: TrainingConfig) -> torch.optim.Opti
 
 
 class Trainer:
-    """A model and the optimizer that moves it.
+    """A model and its optimizer.
 
-    Randomness inside the model (dropout, stochastic depth) is a function of (seed, step, slot of the global
-    batch) and of nothing else: a resumed run draws what an uninterrupted one would have drawn, and no two
-    batches of an update draw the same.
+    Randomness inside the model (dropout, stochastic depth) depends only on (seed, step, micro-batch of the
+    global batch). So a resumed run draws the same numbers as an uninterrupted one, and no two batches of an
+    update draw the same.
     """
 
     def __init__(
@@ -88,10 +88,10 @@ class Trainer:
         normalization: Normalization = IMAGENET,
         task: Task | None = None,
     ) -> None:
-        """Move `model` to `device` and make its optimizer; `exchange` reaches the other processes, if any.
+        """Move `model` to `device` and build its optimizer; `exchange` reaches the other processes, if any.
 
-        `normalization` is what the model's weights want their pixels normalised with; `task` says what the
-        loss is (None: plain classification).
+        `normalization` is the input normalisation that the model's weights expect; `task` defines the loss
+        (None: plain classification).
 
         Raises:
             ConfigError: the model or the optimizer does not suit `activations`.
@@ -114,17 +114,17 @@ class Trainer:
         self.activations = open_activations(activations, self.model, self.optimizer, seed)
         self.kept = KeptBytes(activations.interval)
         self._losses: list[float] = []
-        """Losses of the parts of the update that is under way."""
+        """Losses of the current update's parts."""
         self._input_size = input_size(config, epoch=0)
 
     def begin_epoch(self, epoch: int) -> None:
-        """From here on the network is trained on inputs of that epoch's size (counted from 0)."""
+        """Set the training input size to that of `epoch`, counted from 0."""
         self._input_size = input_size(self.config, epoch)
 
     def forward(self, images: Tensor) -> Tensor:
         """Return logits [B, classes] in float32 for uint8 images [B, H, W, 3].
 
-        In training mode they are first shrunk to the epoch's input size.
+        In training mode, images are first shrunk to the epoch's input size.
         """
         if self.model.training:
             images = shrunk(images.to(self.device, non_blocking=True), self._input_size)
@@ -136,7 +136,7 @@ class Trainer:
         return logits.float()
 
     def loss(self, images: Tensor, labels: Tensor, *, step: int, slot: int = 0) -> Tensor:
-        """Return the mean loss of a batch of this process, as update `step` would take it.
+        """Return the mean loss of one of this process's batches, as update `step` would compute it.
 
         Arguments as in `update`.
         """
@@ -157,21 +157,21 @@ class Trainer:
         part: int = 0,
         num_parts: int = 1,
     ) -> float:
-        """Take one step of the optimizer and return the mean loss of the batch, or of all processes' batches.
+        """Take one optimizer step and return the mean loss of the batch, or of all processes' batches.
 
-        An update may be made of several parts, of as many images each: the gradient of each is added, nothing
-        is sent, and its loss is returned. The last part takes the step, and returns the mean over all.
+        An update may have several parts of equal size. Each part but the last adds its gradient, sends
+        nothing and returns its own loss. The last part takes the step and returns the mean over all.
 
-        A loss that is not finite is returned without a step: the model stays as it was.
+        A loss that is not finite is returned without a step, so the weights are unchanged.
 
         Args:
             images: uint8 [B, H, W, 3].
             labels: int64 [B].
             step: The update, counted from 0.
-            learning_rate: Its rate.
-            slot: Which batch of the global batch this is; other slots draw other random numbers.
-            part: Which of this process's batches in the update; they come in order.
-            num_parts: How many these are.
+            learning_rate: The update's learning rate.
+            slot: Index of this micro-batch in the global batch; each index draws its own random numbers.
+            part: Index of this batch among this process's batches of the update; they come in order.
+            num_parts: Number of this process's batches in the update.
         """
         if part == 0:
             self.optimizer.zero_grad(set_to_none=True)
@@ -204,7 +204,7 @@ class Trainer:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Within, updates are made of this process's gradients, and nothing is sent."""
+        """Within the context, updates use this process's gradients only, and nothing is sent."""
         exchange, replica = self.exchange, self._replica
         self.exchange, self._replica = Exchange(), self.model
         try:
@@ -225,7 +225,7 @@ class Trainer:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from `state`."""
+        """Continue from `state`."""
         self.model.load_state_dict(state["model"])
         self.normalization = Normalization.from_plain(state[NORMALIZATION_KEY])
         self.optimizer.load_state_dict(state["optimizer"])
@@ -236,5 +236,5 @@ class Trainer:
 
 
 def _seed_of_draws(seed: int, step: int, slot: int) -> int:
-    # torch's CPU generator keeps only 32 bits of its seed, so the numbers have to be mixed into them.
+    # torch's CPU generator uses only 32 bits of its seed, so the numbers are mixed into these.
     return int(np.random.SeedSequence((seed, step, slot)).generate_state(1)[0])

@@ -1,7 +1,7 @@
-"""Tasks of labels that are no single class: several classes of an image, or a real number.
+"""Tasks for labels other than a single class: several classes per image, or a real number.
 
-Records keep both as classes: one for each set of names that occurs (`cat;dog`), or for each number (`3.5`).
-A task turns class indexes into sets or numbers by these names (`records/FORMAT.md`).
+Records store both as classes: one for each set of names that occurs (`cat;dog`), or for each number (`3.5`).
+A task parses these names to turn class indexes into sets or numbers (`records/FORMAT.md`).
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ R2 = Headline("r2", "R2", lambda _share, _classes: 0.0)
 @register("task", "multilabel", TaskConfig)
 @dataclass(frozen=True, slots=True)
 class MultiLabel:
-    """Each of several classes is there or not, judged by the mean of the classes' average precisions.
+    """Multilabel classification; the primary metric is the mean of the classes' average precisions.
 
-    As scikit-learn's `average_precision_score(average="macro")`, over the classes that some evaluated image
-    has. Guessing reaches the mean share of images that a class has.
+    It is scikit-learn's `average_precision_score(average="macro")` over the classes that some evaluated image
+    has. Its chance level is the mean over these classes of the share of images with the class.
     """
 
     headline: ClassVar[Headline] = MEAN_AP
     config: TaskConfig = field(default_factory=TaskConfig)
     classes: tuple[str, ...] = ()
-    """Sets of names, by label."""
+    """Sets of class names, by label."""
     label_smoothing: float = 0.0
     _there: NDArray[np.uint8] = field(init=False, repr=False, compare=False)
-    """[sets, classes]"""
+    """[sets, classes]: 1 where a set contains the class."""
 
     def __post_init__(self) -> None:
         _refuse_smoothing(self.label_smoothing, "multilabel")
@@ -55,11 +55,11 @@ class MultiLabel:
 
     @property
     def num_outputs(self) -> int:
-        """One for each class."""
+        """One output per class."""
         return self._there.shape[1]
 
     def guessing_share(self, counts: NDArray[np.int64]) -> float | None:
-        """Mean over classes of the share of images that have it; `counts` is [sets]."""
+        """Return the mean over classes of the share of images with the class; `counts` is [sets]."""
         there = counts @ self._there
         return float(there[there > 0].mean() / counts.sum()) if there.any() else None
 
@@ -68,17 +68,17 @@ class MultiLabel:
         return torch.from_numpy(self._there)[labels.cpu()].to(labels.device).float()
 
     def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
-        """Binary cross-entropy of logits [B, classes], the mean over images and classes."""
+        """Return the binary cross-entropy of logits [B, classes], averaged over images and classes."""
         return torch.nn.functional.binary_cross_entropy_with_logits(outputs, target)
 
     def tally(self, outputs: Tensor, target: Tensor) -> Tally:
-        """Keep scores and classes of every image."""
+        """Record every image's scores and classes."""
         totals = {"loss": self.loss(outputs, target).item() * len(target), "num_images": len(target)}
         values = {"score": outputs.float().cpu().numpy(), "there": target.bool().cpu().numpy()}
         return Tally(totals, values)
 
     def metrics(self, tally: Tally) -> dict[str, Any]:
-        """`val_loss`, `val_mean_ap`, and `val_average_precision` by class name (None: no image has it).
+        """Return `val_loss`, `val_mean_ap`, and `val_average_precision` by class (None: no image has it).
 
         Raises:
             RunError: no image has any class.
@@ -108,7 +108,7 @@ class MultiLabel:
 def average_precision(
     scores: NDArray[Any], positive: NDArray[Any], weights: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Mean precision over the positives, ranked by score, under each row of weights; NaN: no positive.
+    """Return the average precision of ranking by score under each row of weights; NaN without positives.
 
     Equal scores are one step of the curve, as in scikit-learn.
 
@@ -137,10 +137,10 @@ def average_precision(
 @register("task", "regression", TaskConfig)
 @dataclass(frozen=True, slots=True)
 class Regression:
-    """A real number, judged by R2, the share of its variance that is explained; guessing its mean reaches 0.
+    """Regression; the primary metric is R2, the share of variance explained. Predicting the mean reaches 0.
 
-    The network has one output, in deviations from the mean of the numbers that occur in the dataset: so
-    the loss, a squared error, does not depend on the label's unit.
+    The network's single output is in standard deviations from the mean of the numbers that occur in the
+    dataset. So the loss, a squared error, does not depend on the label's unit.
     """
 
     headline: ClassVar[Headline] = R2
@@ -152,7 +152,7 @@ class Regression:
     """[classes] deviations from the mean, in standard deviations."""
     _mean: float = field(init=False, repr=False, compare=False)
     _deviation: float = field(init=False, repr=False, compare=False)
-    """One standard deviation."""
+    """Their standard deviation; 1 if it is 0."""
 
     def __post_init__(self) -> None:
         import numpy as np
@@ -172,11 +172,11 @@ class Regression:
 
     @property
     def num_outputs(self) -> int:
-        """One."""
+        """One output."""
         return 1
 
     def guessing_share(self, counts: NDArray[np.int64]) -> float | None:  # noqa: ARG002
-        """None: what guessing reaches does not depend on the labels."""
+        """Return None: the chance level does not depend on the labels."""
         return None
 
     def target(self, labels: Tensor) -> Tensor:
@@ -184,21 +184,21 @@ class Regression:
         return torch.from_numpy(self._scaled)[labels.cpu()].to(labels.device)
 
     def numbers(self, deviations: Tensor) -> Tensor:
-        """Turn what `target` gives, or outputs, into float64 in the label's unit."""
+        """Convert targets or outputs to float64 in the label's unit."""
         return deviations.double() * self._deviation + self._mean
 
     def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
-        """Mean squared error of outputs [B, 1]."""
+        """Return the mean squared error of outputs [B, 1]."""
         return torch.nn.functional.mse_loss(outputs[:, 0], target)
 
     def tally(self, outputs: Tensor, target: Tensor) -> Tally:
-        """Keep every image's output and number."""
+        """Record every image's output and target."""
         totals = {"loss": self.loss(outputs, target).item() * len(target), "num_images": len(target)}
         said, wanted = outputs[:, 0].double().cpu().numpy(), target.double().cpu().numpy()
         return Tally(totals, {"said": said, "wanted": wanted})
 
     def metrics(self, tally: Tally) -> dict[str, Any]:
-        """`val_loss`, `val_r2`, and `val_mae`: the mean absolute error in the label's unit.
+        """Return `val_loss`, `val_r2`, and `val_mae`, the mean absolute error in the label's unit.
 
         Raises:
             RunError: all evaluated images have the same number.
@@ -220,7 +220,7 @@ class Regression:
 
 
 def num_named_classes(task: Task, num_values: int) -> int:
-    """How many classes a title names, of a label of which so many values occur: of numbers none."""
+    """Return how many classes a title states for a label with `num_values` values; 0 for numbers."""
     if task.headline is R2:
         return 0
     return task.num_outputs if task.headline is MEAN_AP else num_values

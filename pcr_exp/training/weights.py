@@ -1,4 +1,4 @@
-"""Weights: pretrained ones from a local file or from torchvision, and those of a checkpoint."""
+"""Pretrained weights from a local file or torchvision, and saving and loading of checkpoints."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _OLD_DENSENET = re.compile(r"(denselayer\d+\.(?:norm|conv))\.([12]\.)")
 
 
 def load_pretrained(model: nn.Module, name: str, weights: str | None) -> None:
-    """Load everything but a head of another size, which keeps its fresh weights; the log says so.
+    """Load everything except a head of another size, which keeps its fresh weights and is logged.
 
     Args:
-        model: Changed in place.
-        name: Its torchvision name.
+        model: The model, changed in place.
+        name: The model's name; torchvision's if `weights` is None.
         weights: A local state dict, bare or under the key `model` (as in a run's checkpoint.pt);
             None: torchvision's default weights.
 
@@ -68,7 +68,7 @@ def load_pretrained(model: nn.Module, name: str, weights: str | None) -> None:
 
 
 def read_beside_weights(weights: str, key: str) -> Any:
-    """The value under `key` in a run's checkpoint; None if the file has no such key.
+    """Return the value under `key` in a run's checkpoint; None if the file has no such key.
 
     Raises:
         ConfigError: the file cannot be read.
@@ -78,7 +78,7 @@ def read_beside_weights(weights: str, key: str) -> Any:
 
 
 def _head_keys(state: dict[str, Tensor]) -> list[str]:
-    # In every torchvision classifier the head is the module that is registered last (a test tries them all).
+    # In every torchvision classifier, the head is the module registered last (a test checks all of them).
     module = next(reversed(state)).rpartition(".")[0]
     return [key for key in state if key.rpartition(".")[0] == module]
 
@@ -89,7 +89,7 @@ def _load_file(weights: str) -> Any:
         raise ConfigError(f"model.weights={weights!r}: no such file. Wanted a state dict from torch.save.")
     try:
         return torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # torch's unpickler meets garbage with any kind of error
+    except Exception as error:  # torch's unpickler raises any kind of error on garbage
         raise ConfigError(
             f"model.weights={weights!r} cannot be read as a state dict saved by torch.save"
             f" ({type(error).__name__}: {error})."
@@ -97,7 +97,7 @@ def _load_file(weights: str) -> Any:
 
 
 def weights_of(checkpoint: Mapping[str, Any]) -> dict[str, Tensor]:
-    """The weights that a run reports of: those of a parameter server, which a worker's copy lags behind."""
+    """Return the weights that a run reports on: a parameter server's, if any, since workers lag behind it."""
     server = (checkpoint.get("exchange") or {}).get("server") or {}
     return {**checkpoint["model"], **server.get("weights", {})}
 
@@ -138,10 +138,10 @@ FORMAT = 1
 
 
 def save_checkpoint(path: Path, state: dict[str, Any]) -> None:
-    """Write `state` (tensors, numbers, strings, lists, dicts); a crash leaves the previous file or this one.
+    """Write `state` (tensors, numbers, strings, lists, dicts); a crash leaves the previous or the new file.
 
     Raises:
-        StorageError: the disk is full or refuses.
+        StorageError: the disk is full or refuses the write.
     """
     buffer = io.BytesIO()
     torch.save({"format": FORMAT, **state}, buffer)
@@ -152,11 +152,11 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
     """Read a checkpoint onto the CPU.
 
     Raises:
-        RunError: the file is damaged, or of another format.
+        RunError: the file is damaged, or has another format.
     """
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # torch's unpickler meets garbage with any kind of error
+    except Exception as error:  # torch's unpickler raises any kind of error on garbage
         raise RunError(
             f"{path} cannot be read as a checkpoint ({type(error).__name__}: {error}). "
             "Delete its run directory to start the run again."

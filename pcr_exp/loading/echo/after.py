@@ -1,7 +1,7 @@
-"""`example_after` and `batch`: the same pixels several times.
+"""`example_after` and `batch`: use the same pixels several times.
 
-These stages stand behind the decoding processes, in the training process: each fresh image is read, decoded
-and augmented once. They take fresh batches of whole epochs and give echoed ones.
+These stages follow the decoding processes and run in the training process. Each fresh image is read, decoded
+and augmented once. The stages take fresh batches of whole epochs and yield echoed ones.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from pcr_exp.loading.stage import StageInputs
 
 
 class _Behind(EchoStage):
-    """A stage behind decoding, of the one stream of batches that a process has."""
+    """A stage after decoding, for a process with a single stream of batches."""
 
     def __init__(
         self, config: EchoConfig, inputs: StageInputs, *, num_items: int, start: Callable[[Echo, int], int]
     ) -> None:
-        """`start` says, of an epoch's uses, the fresh batch from which on an echoed one needs them.
+        """`start(echo, batch)` returns the first fresh batch needed by echoed batches from `batch` on.
 
         Raises:
-            ConfigError: as `EchoStage`; or this process has several batches in a global batch.
+            ConfigError: as for `EchoStage`; or this process has several micro-batches in a global batch.
         """
         if len(inputs.slots) > 1:
             raise ConfigError(
@@ -44,10 +44,10 @@ class _Behind(EchoStage):
         self._start = start
 
     def decoded_span(self, span: EpochRange) -> EpochRange:
-        """The span of decoded batches that a span of the loader's batches is made of.
+        """Return the range of decoded batches that a range of the loader's batches is made of.
 
         Raises:
-            LoaderError: epochs shall end early.
+            LoaderError: `span` ends its epochs early (`end_batch`).
         """
         if span.first_epoch >= span.num_epochs:
             return span
@@ -61,7 +61,7 @@ class _Behind(EchoStage):
 
 
 class EchoAfter(_Behind):
-    """Samples several times, as they were augmented."""
+    """Repeats samples as they were augmented."""
 
     def __init__(self, config: EchoConfig, inputs: StageInputs) -> None:
         start = partial(example_start, batch_size=inputs.batch_size)
@@ -69,12 +69,12 @@ class EchoAfter(_Behind):
         self.num_batches = -(-self.num_uses // inputs.batch_size)
 
     def batches(self, decoded: Iterator[Batch], span: EpochRange) -> Iterator[Batch]:
-        """The loader's batches in `span`, of those decoded in `decoded_span(span)`."""
+        """Return the loader's batches in `span`, made of those decoded in `decoded_span(span)`."""
         return echo_examples(decoded, self._echo, span, self._batch_size)
 
 
 class EchoBatches(_Behind):
-    """Batches several times in a row."""
+    """Repeats each batch several times in a row."""
 
     def __init__(self, config: EchoConfig, inputs: StageInputs) -> None:
         num_fresh = -(-inputs.num_samples // inputs.batch_size)
@@ -82,13 +82,13 @@ class EchoBatches(_Behind):
         self.num_batches = self.num_uses
 
     def batches(self, decoded: Iterator[Batch], span: EpochRange) -> Iterator[Batch]:
-        """The loader's batches in `span`, of those decoded in `decoded_span(span)`."""
+        """Return the loader's batches in `span`, made of those decoded in `decoded_span(span)`."""
         return echo_batches(decoded, self._echo, span)
 
 
 @dataclass(slots=True)
 class _Held:
-    """A fresh image that will be used again."""
+    """A fresh image that is still to be used."""
 
     image: Tensor
     label: Tensor
@@ -96,13 +96,13 @@ class _Held:
 
 
 def example_start(echo: Echo, first_batch: int, batch_size: int) -> int:
-    """The fresh batch from which on samples are needed for the echoed batches from `first_batch` on."""
+    """Return the first fresh batch needed by the echoed batches from `first_batch` on."""
     still_used = echo.items[first_batch * batch_size :]
     return int(still_used.min()) // batch_size if len(still_used) else -(-_num_items(echo) // batch_size)
 
 
 def batch_start(echo: Echo, first_batch: int) -> int:
-    """As `example_start`, where batches are repeated."""
+    """Like `example_start`, for repeated batches."""
     still_used = echo.items[first_batch:]
     return int(still_used[0]) if len(still_used) else _num_items(echo)
 
@@ -110,22 +110,22 @@ def batch_start(echo: Echo, first_batch: int) -> int:
 def echo_examples(
     fresh: Iterable[Batch], echo_of: Callable[[int], Echo], span: EpochRange, batch_size: int
 ) -> Generator[Batch, None, None]:
-    """Batches of samples that are used several times, and shuffled in between.
+    """Yield batches of samples that are used several times, and shuffled in between.
 
     Args:
-        fresh: From the batch on that `example_start` says.
-        echo_of: Uses of an epoch's samples.
-        span: Of the batches that are given.
+        fresh: Fresh batches, starting with the one that `example_start` returns.
+        echo_of: Returns the uses of an epoch's samples.
+        span: The range of batches to yield.
 
-    An image is copied when it comes, and once more into every batch that uses it: no two batches share
-    memory. In memory are at most as many as the shuffle buffer holds, and two batches.
+    An image is copied on arrival, and again into every batch that uses it, so no two batches share memory.
+    Memory holds at most the images of the shuffle buffer and of two batches.
     """
     stream, slot = iter(fresh), 0
     for epoch, first_batch in span.epochs():
         echo = echo_of(epoch)
         last_use = _last_uses(echo)
         came = example_start(echo, first_batch, batch_size) * batch_size
-        # Items that were needed before the span begins were counted there.
+        # Items needed before the span begins were counted there.
         counted = int(echo.items[: first_batch * batch_size].max(initial=-1))
         held: dict[int, _Held] = {}
         num_batches = -(-len(echo.items) // batch_size)
@@ -168,12 +168,12 @@ def echo_examples(
 def echo_batches(
     fresh: Iterable[Batch], echo_of: Callable[[int], Echo], span: EpochRange
 ) -> Generator[Batch, None, None]:
-    """Every batch several times in a row, each time in memory of its own.
+    """Yield every batch several times in a row, each time in its own memory.
 
     Args:
-        fresh: From the batch on that `batch_start` says.
-        echo_of: Uses of an epoch's batches.
-        span: Of the batches that are given.
+        fresh: Fresh batches, starting with the one that `batch_start` returns.
+        echo_of: Returns the uses of an epoch's batches.
+        span: The range of batches to yield.
     """
     stream = iter(fresh)
     for epoch, first_batch in span.epochs():
@@ -200,7 +200,7 @@ def echo_batches(
 
 
 def _stack(images: list[Tensor]) -> Tensor:
-    """uint8 [B, H, W, 3] in memory of its own, page-locked where there is a GPU to copy it to."""
+    """Stack images into uint8 [B, H, W, 3] in new memory, page-locked if there is a GPU."""
     shape = (len(images), *images[0].shape)
     return torch.stack(
         images, out=torch.empty(shape, dtype=torch.uint8, pin_memory=torch.cuda.is_available())
@@ -212,8 +212,8 @@ def _num_items(echo: Echo) -> int:
 
 
 def _last_uses(echo: Echo) -> Ints:
-    """[n] the last position that uses each item."""
+    """Return the last position that uses each item, [n]."""
     found = np.empty(_num_items(echo), dtype=np.int64)
-    # Of repeated indices, numpy keeps the last one assigned.
+    # For repeated indices, numpy keeps the last value assigned.
     found[echo.items] = np.arange(len(echo.items))
     return found

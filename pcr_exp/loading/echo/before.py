@@ -1,6 +1,6 @@
-"""`example_before`: samples are repeated as they were read, each repeat is decoded and augmented afresh.
+"""`example_before`: samples are repeated as they were read; each repeat is decoded and augmented afresh.
 
-A read is used for longer then: continued for repeats that show more, and trimmed to what will be used again.
+Reads stay in use longer. Repeats may continue them to higher scan groups; unneeded samples are trimmed.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from pcr_exp.records.index import RecordIndex
 
 
 class EchoBefore(EchoStage):
-    """Repeats are positions like all others in the order of an epoch, which is longer for it.
+    """Repeats are ordinary positions in the order of an epoch, which becomes longer.
 
-    So they are decoded afresh with random numbers of their own, at any number of workers; and the shuffle
-    buffer is no place: a record stays in memory until its last use, or what is left of it (`EchoReads`).
+    So they are decoded afresh with their own random numbers, for any number of workers. The shuffle buffer
+    stores nothing itself: a record, or what is left of it, stays in memory until its last use (`EchoReads`).
     """
 
     def __init__(self, config: EchoConfig, inputs: StageInputs) -> None:
@@ -40,31 +40,31 @@ class EchoBefore(EchoStage):
         self.highest_group = max(config.repeat_groups, default=0)
 
     def order(self, fresh: Sequence[SampleSequence], epoch: int) -> EpochOrder:
-        """The order in which a process reads; samples come in it several times."""
+        """Return the order in which a process reads; samples occur in it several times."""
         uses = [
             echoed(uses, self._echo_of(epoch, slot)) for slot, uses in zip(self._slots, fresh, strict=True)
         ]
         return epoch_order(uses, self._batch_size, self._config.repeat_groups)
 
     def reads(self, order: Order) -> Reads:
-        """The reads of that order, which repeats may continue."""
+        """Return the reads of that order, which repeats may continue."""
         assert isinstance(order, EpochOrder)
         return EchoReads(order)
 
 
 def echoed(fresh: SampleSequence, echo: Echo) -> SampleSequence:
-    """The samples that a slot uses with an echo before decoding: `echo` uses positions in `fresh`."""
+    """Return the uses of a micro-batch index with an echo before decoding. Items of `echo` index `fresh`."""
     return SampleSequence(fresh.records[echo.items], fresh.samples[echo.items], echo.repeats)
 
 
 def check_repeat_groups(config: EchoConfig, index: RecordIndex, first_group: int) -> None:
-    """Refuse repeats that have nothing to read on to.
+    """Refuse repeat groups that would read nothing more.
 
     Args:
-        first_group: The scan group that is read first; of those that a policy chooses from, the lowest.
+        first_group: The scan group that is read first; for a policy, its lowest candidate.
 
     Raises:
-        ConfigError: the records have one group only, or `first_group` holds what a repeat asks for.
+        ConfigError: the records have only one group, or `first_group` already includes a repeat group.
         RecordError: the records lack a group.
     """
     groups = config.repeat_groups
@@ -84,13 +84,13 @@ def check_repeat_groups(config: EchoConfig, index: RecordIndex, first_group: int
 
 @dataclass(frozen=True, slots=True)
 class SomeSamples(RecordPrefix):
-    """A few samples of a record prefix, by their numbers in the record."""
+    """Some samples of a record prefix, by their numbers within the record."""
 
     files: Mapping[int, bytes] = field(default_factory=dict)
 
     @classmethod
     def of(cls, prefix: RecordPrefix, samples: Iterable[int]) -> SomeSamples:
-        """These samples, copied."""
+        """Copy these samples."""
         files = {sample: b"".join(prefix.parts(sample)) for sample in samples}
         told = (prefix.ids, prefix.labels, prefix.group, prefix.num_bytes)
         return cls(*told, (), WHOLE, prefix.replaced, files=files)
@@ -99,27 +99,27 @@ class SomeSamples(RecordPrefix):
         return len(self.files)
 
     def parts(self, i: int, group: int | None = None) -> Sequence[Buffer]:  # noqa: ARG002
-        """Sample i of the record, as the prefix gave it. Raises KeyError if it is not one of the few."""
+        """Return sample i of the record, as in the prefix. Raises KeyError if it was not copied."""
         return (self.files[i],)
 
 
 class EchoReads(Reads):
-    """The reads of an epoch in which samples come several times."""
+    """The reads of an epoch that uses samples several times."""
 
     def __init__(self, order: EpochOrder) -> None:
         super().__init__(order)
         self._whole = order
 
     def open(self, read: int, result: RecordPrefix | Extension) -> tuple[int, bool]:
-        """Begin to use a prefix, or one that was continued."""
+        """Start using a prefix, or the continuation of one."""
         if isinstance(result, RecordPrefix):
             return super().open(read, result)
         prefix = self._in_use[int(self._whole.bases[read])]
-        self._in_use[read] = prefix.extended(result)  # records whose repeats read on stay whole
+        self._in_use[read] = prefix.extended(result)  # with continuations, records are never trimmed
         return result.num_bytes, False
 
     def release(self, read: int, position: int) -> None:
-        """Forget a read, and those that it continues, after the last position that uses them."""
+        """Drop a read and those that it continues, if `position` is the last one that uses them."""
         while self._whole.last_use[read] == position:
             super().release(read, position)
             base = int(self._whole.bases[read])
@@ -128,11 +128,11 @@ class EchoReads(Reads):
             read = base
 
     def trim(self, position: int) -> None:
-        """Let go of samples that the positions from `position` on do not need.
+        """Release samples that the positions from `position` on do not need.
 
-        A record is copied when half of what is left of it is not needed any more: so at most twice the
-        samples that are needed stay in memory, and each is copied about once. Records whose repeats read on
-        stay whole. Without repeats, records are let go of in time by themselves.
+        A record's needed samples are copied once they are at most half of what is left of it. So at most
+        twice the needed samples stay in memory, and each is copied about once. With continuations, records
+        are not trimmed. Without repeats, trimming is not needed: records are soon released as a whole.
         """
         if not self._whole.repeats.any() or self._whole.continuations.any():
             return
@@ -148,7 +148,7 @@ class EchoReads(Reads):
 
     @cached_property
     def _positions(self) -> tuple[Ints, Ints]:
-        """The positions by the read that they use, and where each read's begin."""
+        """The positions sorted by the read they use, and the start of each read's positions."""
         reads = self._whole.reads
         by_read = np.argsort(reads, kind="stable")
         return by_read, np.searchsorted(reads[by_read], np.arange(len(self._whole.records) + 1))

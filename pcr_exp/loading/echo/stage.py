@@ -1,7 +1,7 @@
-"""The common part of the stages of data echoing: which item is used when, and how long stages take.
+"""The common part of the data echoing stages: which item is used when, and how long stages take.
 
-Items are samples or batches, numbered in the order in which they come in. Each is repeated, repeats follow
-each other, and then pass through a shuffle buffer, which is emptied at the end of the epoch.
+Items are samples or batches, numbered in order of arrival. Each is repeated several times in a row. The uses
+then pass through a shuffle buffer, which is emptied at the end of the epoch.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Echo:
-    """An epoch behind the echo stage, m uses of n items. Both arrays are int64 [m]."""
+    """An epoch after the echo stage: m uses of n items. Both arrays are int64 [m]."""
 
     items: Ints
-    """The item that is used, 0 to n - 1."""
+    """The item used, 0 to n - 1."""
     repeats: Ints
-    """How often it was used before in this epoch: 0 is the first use."""
+    """Earlier uses of the item in this epoch: 0 for the first use."""
 
 
 def echo(num_items: int, factor: float, buffer: int, rng: np.random.Generator) -> Echo:
-    """Repeat every item floor(factor) times, and so many of them once more that `num_echoed` are used.
+    """Use every item floor(factor) times, and some items once more, for `num_echoed` uses in total.
 
-    Which ones is drawn without replacement. (The paper tosses a coin per item, which has the same mean; then
-    epochs would differ in length, and so would ranks.)
+    The extra items are drawn without replacement. (The paper tosses a coin per item. That has the same mean,
+    but epochs and ranks would differ in length.)
 
     Args:
-        buffer: Uses that the shuffle buffer holds, at least 1, which leaves the order as it is.
+        buffer: Uses that the shuffle buffer holds, at least 1; 1 leaves the order unchanged.
     """
     counts = np.full(num_items, int(factor), dtype=np.int64)
     num_more = num_echoed(num_items, factor) - int(counts.sum())
@@ -51,29 +51,29 @@ def echo(num_items: int, factor: float, buffer: int, rng: np.random.Generator) -
 
 
 def through_buffer(count: int, buffer: int, rng: np.random.Generator) -> Ints:
-    """The order in which `count` items leave a shuffle buffer that is filled before the first one leaves.
+    """Return the order in which `count` items leave a shuffle buffer that fills before the first one leaves.
 
-    Each leaves a place drawn at random, which the next item takes; at the end, those in the buffer leave in
-    random order. int64 [count], a permutation; the item at position i is at most the (i + buffer)-th.
+    An item leaves from a place drawn at random, which the next item takes. At the end, the items left in the
+    buffer leave in random order. int64 [count], a permutation; position i has an item below i + buffer.
     """
     buffer = min(buffer, count)
     if buffer <= 1:
         return np.arange(count)
     entering = np.arange(buffer, count)
     drawn = rng.integers(buffer, size=len(entering))
-    # The item that leaves a slot is the one that entered it last. So every slot has a chain: its first item,
-    # then those that entered it. A stable sort by slot lays the chains end to end.
+    # The item that leaves a place is the last one that entered it. So every place has a chain: its first
+    # item, then those that entered later. A stable sort by place lays the chains end to end.
     slots = np.concatenate([np.arange(buffer), drawn])
     chains = np.argsort(slots, kind="stable")
     is_last = np.append(slots[chains][1:] != slots[chains][:-1], True)
     leaving = np.empty(count - buffer, dtype=np.int64)
-    # The item in a chain leaves when its successor enters.
+    # An item leaves when its successor in the chain enters.
     leaving[chains[1:][~is_last[:-1]] - buffer] = chains[:-1][~is_last[:-1]]
     return np.concatenate([leaving, rng.permutation(chains[is_last])])
 
 
 def earlier_uses(items: Ints) -> Ints:
-    """For every position, how often its item stands before it. int64, the shape of `items`."""
+    """Return how often the item at each position occurs before it. int64, the shape of `items`."""
     together = np.argsort(items, kind="stable")
     in_order = items[together]
     is_first = np.append(True, in_order[1:] != in_order[:-1])
@@ -85,17 +85,17 @@ def earlier_uses(items: Ints) -> Ints:
 
 
 class EchoStage(Stage):
-    """A stage that repeats items, samples or batches, and shuffles their uses."""
+    """A stage that repeats items (samples or batches) and shuffles their uses."""
 
     def __init__(self, config: EchoConfig, inputs: StageInputs, *, num_items: int) -> None:
-        """`num_items` samples or batches come in per epoch and slot.
+        """`num_items` samples or batches arrive per epoch and micro-batch index.
 
         Raises:
             ConfigError: the buffer would hold more than an epoch.
         """
         super().__init__(inputs)
         self.num_uses = num_echoed(num_items, config.factor)
-        """Items that go out, per epoch and slot."""
+        """Items after echoing, per epoch and micro-batch index."""
         if config.buffer > self.num_uses:
             raise ConfigError(
                 f"echo.buffer={config.buffer}: wanted at most {self.num_uses}, the samples of an epoch ("
@@ -110,7 +110,7 @@ class EchoStage(Stage):
             )
 
         self._echo_of = echo_of
-        # Asked for by both the start of a stream and the stages behind decoding, which have one slot.
+        # Called at the start of a stream and by the stages after decoding, which have one micro-batch.
         self._echo: Callable[[int], Echo] = lru_cache(maxsize=3)(
             lambda epoch: echo_of(epoch, inputs.slots[0])
         )
@@ -119,23 +119,23 @@ class EchoStage(Stage):
 def stage_columns(
     echo: EchoConfig, stats: LoaderStats, *, num_workers: int, bytes_read: int, counters: Mapping[str, float]
 ) -> dict[str, float | None]:
-    """The columns of a row that say how long a stage takes per image, had it never to wait for the other.
+    """Return a row's columns for the time per image of the stages around the echo, excluding waits.
 
-    In front of the echo: reading, and with echo=example_after and batch also decoding. Behind it: training,
-    and with echo=example_before and none also decoding, in parallel if there are workers. Of stages that
-    overlap, the slower one counts. Reading is timed while reads are in flight, so that its pauses, when
-    enough has been read ahead, are not in it; where latency is the limit and not bandwidth, it is slower the
-    less it reads ahead.
+    Before the echo: reading, and with echo=example_after and batch also decoding. After it: training,
+    and with echo=example_before and none also decoding, in parallel if there are workers. Of overlapping
+    stages, the slower one counts. Reading is timed only while reads are in flight, which excludes pauses
+    after enough read-ahead. If latency is the limit rather than bandwidth, less read-ahead makes reading
+    slower.
 
     Args:
         num_workers: Decoding processes.
-        bytes_read: What storage delivered in `stats.read_s`.
+        bytes_read: Bytes that storage delivered in `stats.read_s`.
         counters: A row's `samples_seen`, `samples_trained`, `record_bytes`, `train_s`.
 
     Returns:
-        `upstream_s_per_sample`: seconds per fresh image in front. `downstream_s_per_sample`: seconds per
-        image trained on, behind. `upstream_ratio`: R = the first over the second (Choi et al. 2019). None
-        where nothing was measured yet.
+        `upstream_s_per_sample`: seconds per fresh image before the echo. `downstream_s_per_sample`:
+        seconds per image trained on after it. `upstream_ratio`: R, the first divided by the second (Choi et
+        al. 2019). None where nothing was measured yet.
     """
     bytes_per_fresh = _over(counters["record_bytes"], counters["samples_seen"])
     read_s = _times(_over(stats.read_s, bytes_read), bytes_per_fresh)

@@ -1,6 +1,6 @@
-"""The variants of data echoing: their settings, and the stage that each of them opens.
+"""The variants of data echoing: the settings of each, and the stage that it opens.
 
-Stages are imported as they are opened: to compose a configuration takes none of what they need.
+Stages are imported only when they are opened, so composing a configuration does not load their dependencies.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @register("echo", "none", EchoConfig)
 def open_plain(config: EchoConfig, inputs: StageInputs) -> Stage:  # noqa: ARG001
-    """The plain way, which has no settings."""
+    """Open the default stage, which has no settings."""
     from pcr_exp.loading.stage import Stage
 
     return Stage(inputs)
@@ -26,23 +26,23 @@ def open_plain(config: EchoConfig, inputs: StageInputs) -> Stage:  # noqa: ARG00
 
 @dataclass(kw_only=True, slots=True)
 class ExampleBeforeConfig(EchoConfig):
-    """Samples are repeated as they were read: each repeat is decoded and augmented afresh."""
+    """Repeat samples as they were read: each repeat is decoded and augmented afresh."""
 
     name: str = "example_before"
 
     @property
     def decodes_repeats(self) -> bool:
-        """Yes."""
+        """Always True."""
         return True
 
     def num_samples(self, num_fresh: int) -> int:
-        """Samples that an epoch of `num_fresh` is cut into batches from."""
+        """Return the samples of an epoch, repeats included, for `num_fresh` fresh ones."""
         return num_echoed(num_fresh, self.factor)
 
 
 @register("echo", "example_before", ExampleBeforeConfig)
 def open_before(config: ExampleBeforeConfig, inputs: StageInputs) -> Stage:
-    """See `before`."""
+    """Open the stage of `before`."""
     from pcr_exp.loading.echo.before import EchoBefore
 
     return EchoBefore(config, inputs)
@@ -50,23 +50,23 @@ def open_before(config: ExampleBeforeConfig, inputs: StageInputs) -> Stage:
 
 @dataclass(kw_only=True, slots=True)
 class ExampleAfterConfig(EchoConfig):
-    """Samples are repeated as they were augmented."""
+    """Repeat samples as they were augmented."""
 
     name: str = "example_after"
 
     @property
     def repeats_decoded(self) -> bool:
-        """Yes."""
+        """Always True."""
         return True
 
     def num_samples(self, num_fresh: int) -> int:
-        """Samples that an epoch of `num_fresh` is cut into batches from."""
+        """Return the samples of an epoch, repeats included, for `num_fresh` fresh ones."""
         return num_echoed(num_fresh, self.factor)
 
 
 @register("echo", "example_after", ExampleAfterConfig)
 def open_after(config: ExampleAfterConfig, inputs: StageInputs) -> Stage:
-    """See `after`."""
+    """Open the stage of `after`."""
     from pcr_exp.loading.echo.after import EchoAfter
 
     return EchoAfter(config, inputs)
@@ -74,7 +74,7 @@ def open_after(config: ExampleAfterConfig, inputs: StageInputs) -> Stage:
 
 @dataclass(kw_only=True, slots=True)
 class BatchEchoConfig(EchoConfig):
-    """Whole batches are repeated, one after the other."""
+    """Repeat whole batches, each several times in a row."""
 
     name: str = "batch"
 
@@ -90,13 +90,13 @@ class BatchEchoConfig(EchoConfig):
 
     @property
     def repeats_decoded(self) -> bool:
-        """Yes."""
+        """Always True."""
         return True
 
 
 @register("echo", "batch", BatchEchoConfig)
 def open_batches(config: BatchEchoConfig, inputs: StageInputs) -> Stage:
-    """See `after`."""
+    """Open the stage of `after`."""
     from pcr_exp.loading.echo.after import EchoBatches
 
     return EchoBatches(config, inputs)

@@ -1,1 +1,1 @@
-"""Images per second of our scan levels: a job, its measurement, and all levels in turns."""
+"""Throughput of our scan levels in images/s: jobs, their measurement, and all levels interleaved."""

@@ -1,4 +1,4 @@
-"""Jobs of a throughput measurement, and those of ours that a configuration asks for."""
+"""Jobs of a throughput measurement, and the jobs that a configuration defines for our loader."""
 
 from __future__ import annotations
 
@@ -16,46 +16,46 @@ from pcr_exp.config.throughput import ThroughputConfig
 from pcr_exp.system import MIB
 
 AUGMENT = AugmentConfig()
-"""The same work for all: random-resized-crop (8 to 100 % of the area, 3:4 to 4:3) and horizontal flip."""
+"""Augmentation of all loaders: random-resized-crop (8 to 100 % of the area, 3:4 to 4:3), horizontal flip."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Job:
-    """One measurement: whole epochs, shuffled, through one loader."""
+    """One measurement of one loader over whole, shuffled epochs."""
 
     loader: str
-    """A scan level (ours), or a peer's name in the catalog."""
+    """A scan level of our loader, or a peer's name in the catalogue."""
     decode: str
-    """The decoder: `loader.decode` of ours, the peer's own in the catalog."""
+    """The decoder: `loader.decode` for our loader, the peer's own from the catalogue."""
     label: str
-    """The named label that batches carry."""
+    """Name of the label in batches."""
     storage: StorageConfig
     settings: LoaderConfig
-    """Ours, but for `decode`. Peers are given its `num_workers` and `prefetch_batches`, and have filters of
-    their own (in the catalog)."""
+    """Settings of our loader, except `decode`, which the field above sets. Peers get its `num_workers` and
+    `prefetch_batches`; the catalogue names their resize filters."""
     image_size: int
     batch_size: int
     num_epochs: int = 1
     seed: int = 0
     bucket: str | None = None
-    """File of the throttle that processes share (null: this process has its own)."""
+    """File of a throttle shared by several processes (None: this process has its own)."""
     model_images_per_s: float | None = None
-    """Speed of the consumer that batches are handed to; None takes them as fast as they come."""
+    """Images/s that the consumer of the batches takes; None: as many as arrive."""
     cores: int | None = None
-    """Cores that the loader is confined to, with as many workers; None: all."""
+    """Cores that the loader is confined to, with one worker each; None: all cores."""
 
     @property
     def crops(self) -> CropSettings:
-        """Ours."""
+        """Crop settings of our loader."""
         return crops_of(AUGMENT, self.settings, self.image_size)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values; `from_json` reads them."""
+        """Return plain values, which `from_json` reads."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Job:
-        """The job that `to_json` wrote."""
+        """Build the job from `to_json`'s values."""
         nested = {
             "storage": StorageConfig(**values["storage"]),
             "settings": LoaderConfig(**values["settings"]),
@@ -64,7 +64,7 @@ class Job:
 
 
 class Images(Protocol):
-    """uint8 [B, H, W, 3] or [B, 3, H, W]: a torch, numpy or tensorflow array."""
+    """A batch, uint8 [B, H, W, 3] or [B, 3, H, W]: a torch, numpy or tensorflow array."""
 
     @property
     def shape(self) -> Any: ...
@@ -74,10 +74,10 @@ class Images(Protocol):
 
 
 class Peer(Protocol):
-    """A loader: a module of this folder."""
+    """A loader: a module such as `records`."""
 
     def batches(self, folder: Path, job: Job) -> Iterator[Images]:
-        """Open, and give the batches of `job.num_epochs` epochs; workers end with the iterator."""
+        """Open the loader and yield the batches of `job.num_epochs` epochs. Workers end with the iterator."""
         ...
 
 
@@ -85,7 +85,7 @@ FILTERED = ", filtered"
 
 
 def own_decoder(decode: str, *, antialias: bool) -> str:
-    """`decoder_label` of our own loaders."""
+    """Return the label of our loader's decoder; it names the resize filter with `antialias`."""
     return f"{decode}{FILTERED}" if antialias else decode
 
 
@@ -93,12 +93,12 @@ UNLIMITED = StorageConfig(name="unlimited")
 
 
 def is_free(job: Job) -> bool:
-    """Whether nothing but the loader itself limits a job."""
+    """Return whether only the loader itself limits a job."""
     return job.storage == UNLIMITED and job.model_images_per_s is None
 
 
 def describe(config: ThroughputConfig, num_images: int) -> dict[str, Any]:
-    """Settings that a reader of the results must know."""
+    """Return the settings that a reader of the results must know."""
     keys = ("image_size", "batch_size", "measure_s", "model_images_per_s", "cold_cache", "repeats", "seed")
     return {
         "dataset": config.dataset.name,
@@ -110,7 +110,7 @@ def describe(config: ThroughputConfig, num_images: int) -> dict[str, Any]:
 
 
 def limits(config: ThroughputConfig) -> list[StorageConfig]:
-    """The throttles, each of one limit."""
+    """Return the throttles, each with a single limit."""
     return [
         *(
             StorageConfig(name=f"{rate:g} MiB/s", bandwidth_mib_per_s=rate)
@@ -124,7 +124,7 @@ def limits(config: ThroughputConfig) -> list[StorageConfig]:
 def num_epochs(
     job: Job, *, measure_s: float, free_epoch_s: float, epoch_bytes: int, num_requests: int
 ) -> int:
-    """Epochs that take about `measure_s`, given what an epoch takes without limits; at least one."""
+    """Return how many epochs take about `measure_s`, at least one, given an epoch's time without limits."""
     storage, workers = job.storage, max(1, job.settings.num_workers)
     epoch_s = max(
         free_epoch_s,
@@ -137,14 +137,14 @@ def num_epochs(
 
 
 def own_jobs(config: ThroughputConfig) -> list[Job]:
-    """Each of our scan levels with each decoder and resize filter, as fast as it goes.
+    """Return a job without limits for each of our scan levels with each decoder and resize filter.
 
     Raises:
-        ConfigError: there is no such scan level or `decode`.
+        ConfigError: a scan level or `decode` does not exist.
     """
     decodes = config.decodes or [config.loader.decode]
     filters = config.antialiases or [config.loader.antialias]
-    settings = [  # refuses unknown ones
+    settings = [  # refuses unknown values
         replace(config.loader, decode=decode, antialias=antialias)
         for decode in decodes
         for antialias in filters
@@ -154,7 +154,7 @@ def own_jobs(config: ThroughputConfig) -> list[Job]:
 
 
 def job_of(config: ThroughputConfig, name: str, decode: str) -> Job:
-    """One epoch of a loader, as fast as it goes."""
+    """Return a job of one epoch without limits."""
     return Job(
         loader=name,
         decode=decode,

@@ -1,4 +1,4 @@
-"""Our scan levels under the storages that were named, in turns, in this process."""
+"""Measure our scan levels under each storage limit, interleaved, in this process."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ LEVELS_COUNTED = (
 
 
 class Lane:
-    """A loader with one decoder, measured again and again."""
+    """One loader with one decoder, measured repeatedly."""
 
     def __init__(
         self, job: Job, files: Sequence[Path], epoch_bytes: int, ask: Callable[[Job], Measurement]
     ) -> None:
-        """Measures an epoch without limits, for nobody: to warm up, and to know how long one takes.
+        """Measure one epoch without limits and report no row: it warms up and gives an epoch's duration.
 
         Args:
-            job: The loader's, without limits.
-            files: What it reads.
-            epoch_bytes: Bytes of them that an epoch reads.
-            ask: Measures it.
+            job: The loader's job, without limits.
+            files: Files that it reads.
+            epoch_bytes: Bytes of these files that an epoch reads.
+            ask: Measures a job.
         """
         self._files = files
         self._epoch_bytes = epoch_bytes
@@ -50,7 +50,7 @@ class Lane:
     def measure(
         self, job: Job, *, measure_s: float, cold_cache: bool, around: Callable[[], None] | None = None
     ) -> Row:
-        """One measurement with its settings; `around` is called right before it and behind it."""
+        """Measure a job and return its row; `around` is called right before and right after."""
         epochs = num_epochs(
             job,
             measure_s=measure_s,
@@ -93,7 +93,7 @@ class Lane:
         }
 
     def _drop(self, job: Job) -> None:
-        """Drop the files from the page cache, and say so, once, where that did not work."""
+        """Drop the files from the page cache; warn once if some stayed."""
         kept = drop(self._files)
         if kept and not self._told_still_cached:
             self._told_still_cached = True
@@ -112,15 +112,15 @@ class Lane:
 def measure_levels(
     config: ThroughputConfig, split: Path, progress: Callable[[int, int], None]
 ) -> Iterator[Row]:
-    """One row per measurement, A B C A B C ..., so that changes on the machine meet all levels alike.
+    """Yield one row per measurement, in the order A B C A B C, so that drift affects all levels alike.
 
     Args:
-        config: Its scans, decoders and filters, without a limit and under each of its limits.
+        config: Gives scans, decoders and filters, measured without limits and under each of its limits.
         split: Folder of a split's records, with pcr/ and baseline/ in it.
-        progress: Is told how many of how many measurements are done.
+        progress: Called with the number of finished measurements and their total.
 
     Raises:
-        ConfigError: there is no such scan level or `decode`.
+        ConfigError: a scan level or `decode` does not exist.
         LoaderError: as `measure`.
     """
     free = own_jobs(config)

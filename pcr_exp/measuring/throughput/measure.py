@@ -1,4 +1,4 @@
-"""One measurement of one loader in this process, alone or as one reader of several."""
+"""Measurement of one loader in this process, alone or as one of several concurrent readers."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from pcr_exp.measuring.throughput.job import Images, Job, Peer
 from pcr_exp.system.machine import OwnCpu
 
 _UNCOUNTED_EPOCHS = 2
-"""One in which a loader starts, and one that it reads ahead into: what is counted lies between."""
+"""Epochs around the counted ones: one in which the loader starts, and one that it reads ahead into."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """Times of a consumer of `num_images` in the middle of a stream. Seconds are of the wall clock."""
+    """Wall-clock times to consume `num_images` images in the middle of a stream."""
 
     num_images: int
     total_s: float
-    """From the arrival of the first batch that is counted to that of the first one that is no more."""
+    """From the arrival of the first counted batch to that of the first batch after the counted ones."""
     first_batch_s: float
-    """From opening the loader to its first batch: its start, which is no part of `total_s`."""
+    """From opening the loader to its first batch: start-up time, not part of `total_s`."""
     wait_s: float
-    """The part of `total_s` in which the consumer had no batch."""
+    """Part of `total_s` that the consumer spent waiting for a batch."""
     cpu_s: float
-    """CPU seconds of this process and of its workers in `total_s`."""
+    """CPU seconds of this process and its workers during `total_s`."""
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values."""
+        """Return plain values."""
         return asdict(self)
 
 
 class _Mark(NamedTuple):
-    """Where counting begins or ends: at the arrival of a batch."""
+    """Readings at the arrival of a batch, where counting begins or ends."""
 
     at_s: float
     cpu_s: float
@@ -45,19 +45,19 @@ class _Mark(NamedTuple):
 
 
 def measure(peer: Peer, folder: Path, job: Job, epoch_images: int) -> Measurement:
-    """Count `job.num_epochs` whole epochs in the middle of a stream that goes on over their edges.
+    """Measure `job.num_epochs` whole epochs in the middle of a longer, continuous stream.
 
-    So neither a loader's start nor its end is counted, nor batches that it had ready, of any loader.
+    So no loader's start-up, shutdown or stock of finished batches affects its result.
 
     Args:
         peer: The loader.
-        folder: What it reads.
-        job: What it is asked for, at the speed of its model.
-        epoch_images: Images of an epoch.
+        folder: Folder that it reads.
+        job: The job, including the speed of its model.
+        epoch_images: Images in an epoch.
 
     Raises:
-        LoaderError: a batch does not have the shape or type that all loaders are asked for, or fewer came
-            than epochs hold.
+        LoaderError: a batch does not have the shape or type that all loaders must give, or fewer images came
+            than the epochs hold.
         Exception: whatever the loader raises.
     """
     first, end = epoch_images, epoch_images * (1 + job.num_epochs)
@@ -97,14 +97,14 @@ def _between(begin: _Mark, end: _Mark, first_batch_s: float) -> Measurement:
 
 
 def pretend_to_train(num_images: int, job: Job, received_s: float) -> None:
-    """Return when the job's model would have trained a batch that came at `received_s` (perf_counter)."""
+    """Sleep until the job's model would have trained a batch received at `received_s` (perf_counter)."""
     if job.model_images_per_s is not None:
         step_ends_s = received_s + num_images / job.model_images_per_s
         time.sleep(max(0.0, step_ends_s - time.perf_counter()))
 
 
 def closing(batches: Iterator[Images]) -> Generator[Images, None, None]:
-    """The batches; workers end with them, also after an error."""
+    """Yield the batches and close their iterator at the end, also after an error, so that workers end."""
     try:
         yield from batches
     finally:
@@ -114,7 +114,7 @@ def closing(batches: Iterator[Images]) -> Generator[Images, None, None]:
 
 
 def check(images: Images, job: Job) -> None:
-    """Refuse a batch of another shape or type than all loaders are asked for (LoaderError)."""
+    """Raise LoaderError for a batch without the shape and type that all loaders must give."""
     size = job.image_size
     shape, kind = tuple(images.shape)[1:], str(images.dtype)
     if shape not in ((size, size, 3), (3, size, size)) or "uint8" not in kind:

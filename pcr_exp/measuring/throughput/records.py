@@ -1,4 +1,4 @@
-"""Ours: PCR records and their baseline, through `RecordLoader`."""
+"""This project's loader: PCR records and their baseline, read by `RecordLoader`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pcr_exp.storage.open import open_storage
 
 
 def batches(folder: Path, job: Job) -> Iterator[Images]:
-    """uint8 [B, H, W, 3], one continuous stream over the epochs."""
+    """Yield uint8 batches [B, H, W, 3], in one continuous stream over the epochs."""
     scan = scan_of(job.loader)
     records = RecordSet(open_storage(str(folder), job.storage, bucket=job.bucket), scan.encoding)
     loader = RecordLoader(
@@ -37,6 +37,6 @@ def batches(folder: Path, job: Job) -> Iterator[Images]:
 
 
 def epoch_bytes(folder: Path, loader: str) -> int:
-    """Bytes of all record prefixes at a scan level: what one epoch reads."""
+    """Return the bytes that one epoch reads at a scan level: those of all record prefixes."""
     scan = scan_of(loader)
     return RecordSet(LocalStorage(folder), scan.encoding).index.epoch_bytes(scan.group)

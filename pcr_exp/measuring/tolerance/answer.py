@@ -1,8 +1,8 @@
-"""From predictions to an answer: what each scan group loses, how sure that is, and which is enough.
+"""From predictions to an answer: the loss at each scan group, its interval, and which group is enough.
 
-Intervals are of a bootstrap over clusters of images (Efron 1979): percentiles of resamples, the same ones for
-every pair of groups, so differences are paired image by image. They say what other images would change, not
-what another draw of folds or another network would.
+Intervals are percentiles of a bootstrap over clusters of images (Efron 1979). All pairs of groups share the
+same resamples, so differences are paired image by image. Intervals cover the choice of images, not the draw
+of folds or the choice of network.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pcr_exp.training.values import average_precision
 
 CONFIDENCE = 0.95
 EQUAL_CLASSES = "balanced_accuracy"
-"""The headline that counts classes alike: the classifier then learns from them alike, too."""
+"""The primary metric with equally weighted classes; the classifier is then trained with equal weights too."""
 TOLERATED, REFUSED, UNDECIDED = "tolerated", "loses more", "cannot be told"
 MATRIX_COLUMNS = ["train_group", "test_group", "n", "headline", "score", "score_low", "score_high"]
 MATRIX_COLUMNS += ["loss", "loss_low", "loss_high"]
@@ -32,9 +32,9 @@ Floats = NDArray[np.float64]
 
 
 def bootstrap_weights(clusters: NDArray[np.int64], num_resamples: int, seed: int) -> Floats:
-    """How often each image is in each resample, float64 [num_resamples, N].
+    """Return how often each image occurs in each resample, float64 [num_resamples, N].
 
-    A resample draws as many clusters as there are, with replacement, each with all of its images.
+    A resample draws clusters with replacement, as many as exist, each with all of its images.
     """
     _, places = np.unique(clusters, return_inverse=True)
     num_clusters = int(places.max()) + 1
@@ -44,24 +44,24 @@ def bootstrap_weights(clusters: NDArray[np.int64], num_resamples: int, seed: int
 
 
 def image_weights(clusters: NDArray[np.int64], num_resamples: int, seed: int) -> Floats:
-    """Float64 [1 + num_resamples, N]: every image once, then `bootstrap_weights`."""
+    """Return float64 [1 + num_resamples, N]: a row of ones, then `bootstrap_weights`."""
     return np.vstack([np.ones(len(clusters)), bootstrap_weights(clusters, num_resamples, seed)])
 
 
 def score(
     headline: str, classes: NDArray[np.int64], outputs: NDArray[np.float32], labels: Targets, weights: Floats
 ) -> Floats:
-    """A task's headline under weights of the images, float64 [R].
+    """Return a task's primary metric for each row of image weights, float64 [R].
 
     Args:
-        headline: Its name (`pcr_exp.training.task`).
-        classes: Predictions [N].
+        headline: Name of the primary metric (`pcr_exp.training.task`).
+        classes: Predicted classes [N].
         outputs: As in `Predictions`, [N] or [N, K].
         labels: [N] or [N, K].
         weights: [R, N], such as counts in resamples.
 
     Raises:
-        ConfigError: this headline cannot be had from predictions of a linear model.
+        ConfigError: this metric cannot be computed from predictions of a linear model.
     """
     if headline not in _SCORES:
         raise ConfigError(
@@ -78,7 +78,7 @@ def _top1(classes: NDArray[np.int64], _: Any, labels: NDArray[np.int64], weights
 def _balanced_accuracy(
     classes: NDArray[np.int64], _: Any, labels: NDArray[np.int64], weights: Floats
 ) -> Floats:
-    # Recall of each class, and the mean over the classes that a resample has.
+    # Mean recall over the classes that occur in a resample.
     right = classes == labels
     members = (labels[:, None] == np.unique(labels)).astype(np.float64)
     counts = weights @ members
@@ -88,7 +88,7 @@ def _balanced_accuracy(
 
 
 def _auc(_: Any, log_odds: NDArray[np.float32], labels: NDArray[np.int64], weights: Floats) -> Floats:
-    # Mann and Whitney 1947: the share of pairs in which the positive is above; ties count half.
+    # Mann and Whitney 1947: the share of pairs in which the positive scores higher; ties count half.
     order = np.argsort(log_odds, kind="stable")
     starts = np.flatnonzero(np.r_[True, np.diff(log_odds[order]) > 0])  # of equal values
     positive, negative = (
@@ -100,7 +100,7 @@ def _auc(_: Any, log_odds: NDArray[np.float32], labels: NDArray[np.int64], weigh
 
 
 def _mean_ap(_: Any, outputs: NDArray[np.float32], there: Targets, weights: Floats) -> Floats:
-    # The mean over the classes that an image of the resample has.
+    # Mean over the classes that occur in the resample.
     each = [average_precision(outputs[:, i], there[:, i] > 0, weights) for i in range(there.shape[1])]
     return np.nanmean(each, axis=0)
 
@@ -120,11 +120,11 @@ _SCORES: dict[str, Callable[..., Floats]] = {
     "mean_ap": _mean_ap,
     "r2": _r2,
 }
-"""By the name of a task's headline."""
+"""Scoring functions by the name of a task's primary metric."""
 
 
 def guessing_share(targets: Targets) -> float | None:
-    """As `Task.guessing_share`, of a task's targets."""
+    """Return `Task.guessing_share`, computed from a task's targets."""
     if targets.ndim == 2:
         shares = targets.mean(axis=0)
         return float(shares[shares > 0].mean()) if shares.any() else None
@@ -132,14 +132,14 @@ def guessing_share(targets: Targets) -> float | None:
 
 
 def num_classes(targets: Targets) -> int:
-    """Classes that some image has; of numbers 1, as a network's outputs."""
+    """Return the number of classes that occur; 1 for real numbers, like a network's outputs."""
     if targets.ndim == 2:
         return int(targets.any(axis=0).sum())
     return 1 if targets.dtype.kind == "f" else len(np.unique(targets))
 
 
 def interval(resampled: Floats) -> tuple[float, float]:
-    """The central 95 % of some resampled values; resamples that have none (NaN) are left out."""
+    """Return the central 95 % of resampled values, leaving out NaN (resamples without a value)."""
     low, high = np.nanpercentile(resampled, [50 * (1 - CONFIDENCE), 50 * (1 + CONFIDENCE)])
     return float(low), float(high)
 
@@ -154,9 +154,9 @@ def loss_matrix(
     num_resamples: int,
     seed: int,
 ) -> pd.DataFrame:
-    """MATRIX_COLUMNS: for each pair of groups, the score and what it loses to all scans in both places.
+    """Return MATRIX_COLUMNS: for each pair of groups, the score and its loss (below 0: a gain).
 
-    `score` and `loss` are shares with 95 % intervals; a loss below 0 is a gain.
+    Both are shares with 95 % intervals. Losses are relative to training and testing at the last group.
     """
     weights = image_weights(clusters, num_resamples, seed)
     scores = {
@@ -176,20 +176,20 @@ def loss_matrix(
 def loss_bounds(
     features: NDArray[np.float32], labels: Targets, groups: Sequence[int], headline: str, *, seed: int
 ) -> dict[str, dict[int, float]]:
-    """By deployment and group, the upper end of the interval of what is lost, with the usual settings.
+    """Return the upper end of the loss's interval by deployment and group, with default settings.
 
-    Where the features do not tell the classes apart at all groups, nothing can be lost and nothing is known:
-    every bound is then 1, all.
+    If the interval of the score at all groups reaches down to chance level, losses cannot be measured. Every
+    bound is then 1, the whole score.
 
     Args:
         features: float32 [groups, N, D].
         labels: The task's targets, [N] or [N, K].
-        groups: Rising.
-        headline: Of the task.
-        seed: Of folds and resamples.
+        groups: Scan groups in increasing order.
+        headline: Name of the task's primary metric.
+        seed: Seed of folds and resamples.
 
     Raises:
-        ConfigError: scikit-learn is not installed, or the headline is not known here.
+        ConfigError: scikit-learn is not installed, or the metric is not known here.
         DatasetError: there are too few images.
     """
     clusters = np.arange(len(labels))
@@ -219,30 +219,31 @@ def loss_bounds(
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Which groups will do, for one way of using the model."""
+    """Groups that are enough for one deployment of the model."""
 
     deployment: str
     """One of DEPLOYMENTS."""
     tolerated: int
-    """The smallest group whose loss is below the margin, by the upper end of its interval. The highest group
-    loses nothing, by definition."""
+    """Smallest group with the upper end of its loss's interval below the margin. The highest group loses
+    nothing, by definition."""
     undecided: list[int]
-    """Smaller ones, of which the images are too few to say it either way."""
+    """Smaller groups for which there are too few images to decide."""
     too_few: bool
-    """Some are undecided, none will do, and every interval reaches further than the margin: none could."""
+    """Whether groups are undecided, only the highest is tolerated, and the upper half of every interval is
+    wider than the margin, so that no group could be."""
     enough_images: int
-    """About as many would make the narrowest interval as wide as the margin."""
+    """Approximate number of images that would narrow the narrowest such half to the margin."""
 
 
 def verdict(loss_low: float, loss_high: float, margin: float) -> str:
-    """The verdict of a loss's interval on a margin."""
+    """Return TOLERATED, REFUSED or UNDECIDED for a loss's interval and a margin."""
     if loss_high < margin:
         return TOLERATED
     return REFUSED if loss_low >= margin else UNDECIDED
 
 
 def deployed(matrix: pd.DataFrame, deployment: str, margin: float) -> pd.DataFrame:
-    """The rows of a matrix in which a model is used so, by the group trained on, with their `verdict`."""
+    """Return a deployment's rows of the matrix with their `verdict`, sorted by the group trained on."""
     highest = matrix["train_group"].max()
     used_at = highest if deployment == "full" else matrix["train_group"]
     rows = matrix[matrix["test_group"] == used_at].sort_values("train_group").reset_index(drop=True)
@@ -253,7 +254,7 @@ def deployed(matrix: pd.DataFrame, deployment: str, margin: float) -> pd.DataFra
 
 
 def answer(matrix: pd.DataFrame, deployment: str, margin: float) -> Answer:
-    """The smallest group that loses less than `margin`, and what cannot be told."""
+    """Return the smallest group that loses less than `margin`, and the undecided groups."""
     rows = deployed(matrix, deployment, margin)
     tolerated = int(rows.loc[rows["verdict"] == TOLERATED, "train_group"].min())
     smaller = rows[rows["train_group"] < tolerated]

@@ -1,7 +1,7 @@
-"""A linear model that learns at one scan group and is asked at every group, on other images.
+"""A linear model that is trained at one scan group and tested at every group, on other images.
 
-Targets are a task's (`Task.target`): class indexes [N], 0 or 1 for each of several classes [N, K], or real
-numbers [N]. So it is a multinomial logistic regression, one for each class, or a ridge regression.
+Targets are those of a task (`Task.target`). Class indexes [N] give a multinomial logistic regression, 0 or 1
+for each of several classes [N, K] one logistic regression per class, and real numbers [N] a ridge regression.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from pcr_exp.errors import ConfigError, DatasetError
 
 MAX_ITERATIONS = 500
 TOLERANCE = 1e-3
-"""The gradient's size at which a fit ends."""
+"""Gradient size at which a fit ends."""
 _NUM_TENTHS = 10
 _FLOOR = 1e-6
-"""The least probability of a right answer: one of a class that was not learned from is 0."""
+"""Lower bound on the right class's probability, which is 0 if the class was absent in training."""
 
 
 @dataclass(frozen=True, slots=True)
 class Predictions:
-    """Predictions of every image by classifiers that had not seen it, nor another of its cluster."""
+    """Predictions for every image by classifiers trained without any image of its cluster."""
 
     classes: NDArray[np.int64]
-    """[train groups, test groups, images]; zeros where targets are no class indexes."""
+    """[train groups, test groups, images]; zeros if targets are not class indexes."""
     outputs: NDArray[np.float32]
-    """[train groups, test groups, images]: of two classes the log-odds of the second; NaN for more than two;
-    or the numbers. With several classes of an image [..., K], the log-odds of each."""
+    """[train groups, test groups, images]: log-odds of the second of two classes, NaN for more than two, or
+    the predicted number. With several classes per image [..., K]: log-odds of each class."""
     strengths: NDArray[np.float64]
-    """[folds, train groups]: the inverse strength of regularisation that the inner folds chose."""
+    """[folds, train groups]: inverse regularisation strength chosen by the inner folds."""
     margins: NDArray[np.float32] | None = None
-    """[DEPLOYMENTS, train groups, images]: how far the right class stood above the best other one, in
-    log-odds; below 0 where another was said. None: of sets and numbers, or from before they were saved."""
+    """[DEPLOYMENTS, train groups, images]: log-odds of the right class over the best other one; below 0 if
+    another was predicted. None for multilabel and number targets, or if saved before margins existed."""
 
 
 Targets: TypeAlias = NDArray[Any]
@@ -48,7 +48,7 @@ Targets: TypeAlias = NDArray[Any]
 
 
 def strata_of(targets: Targets) -> NDArray[np.int64]:
-    """By which images are spread over folds, int64 [N]: classes, sets of them, or tenths of the numbers."""
+    """Return the strata to spread over folds, int64 [N]: classes, sets of classes, or deciles of numbers."""
     if targets.ndim == 2:
         sets: NDArray[np.int64] = np.unique(targets, axis=0, return_inverse=True)[1].reshape(-1)
         return sets
@@ -60,7 +60,7 @@ def strata_of(targets: Targets) -> NDArray[np.int64]:
 def divide(
     labels: NDArray[np.int64], clusters: NDArray[np.int64], num_folds: int, seed: int
 ) -> NDArray[np.int64]:
-    """Each image's fold, int64 [N]: no cluster is in two, and classes are spread as evenly as that allows.
+    """Return each image's fold, int64 [N]. No cluster is split; classes are spread as evenly as possible.
 
     Raises:
         ConfigError: scikit-learn is not installed.
@@ -74,7 +74,7 @@ def divide(
     model_selection = _sklearn("model_selection")
     splitter = model_selection.StratifiedGroupKFold(num_folds, shuffle=True, random_state=seed)
     folds = np.empty(len(labels), dtype=np.int64)
-    with warnings.catch_warnings():  # of classes with fewer images than folds
+    with warnings.catch_warnings():  # about classes with fewer images than folds
         warnings.simplefilter("ignore", UserWarning)
         for fold, (_, held_out) in enumerate(splitter.split(labels, labels, clusters)):
             folds[held_out] = fold
@@ -96,21 +96,21 @@ def cross_validate(
 ) -> Predictions:
     """Train on each group and test on every group, fold by fold.
 
-    A linear model (scikit-learn) on features that the images trained on give mean 0 and
-    deviation 1. Its regularisation is the one of `strengths` with the least loss in the inner folds of the
-    images trained on, at the group trained on.
+    The model is linear (scikit-learn). Its features are scaled to mean 0 and deviation 1 over the training
+    images. Its regularisation is the one of `strengths` with the lowest loss in the inner folds of the
+    training images, at the training group.
 
     Args:
         features: float32 [groups, N, D].
-        labels: `Targets`; class indexes are from 0.
-        clusters: [N]: images of one number are never on two sides.
-        balanced: Classes count alike, however many images they have.
-        strengths: Inverse strengths (`C`).
+        labels: `Targets`; class indexes start at 0.
+        clusters: [N]: images with the same number are never split between training and test.
+        balanced: Weight classes equally, however many images they have.
+        strengths: Inverse regularisation strengths (`C`).
         num_folds: Outer folds.
         num_inner_folds: Inner folds.
-        seed: Of both divisions.
+        seed: Seed of the outer and inner folds.
         num_threads: Fits at a time.
-        progress: Is told classifiers that are done, and all.
+        progress: Called with the number of finished classifiers and their total.
 
     Raises:
         ConfigError: scikit-learn is not installed.
@@ -143,7 +143,7 @@ def cross_validate(
             if is_number:
                 outputs[group, other, held_out] = said
                 continue
-            if said.ndim == 1:  # of two classes: the log-odds of the second
+            if said.ndim == 1:  # two classes: log-odds of the second
                 classes[group, other, held_out] = model.classes_[(said > 0).astype(int)]
                 outputs[group, other, held_out] = said
             else:
@@ -161,8 +161,8 @@ def cross_validate(
 def _margins(
     said: NDArray[np.float64], classes: NDArray[np.int64], labels: NDArray[np.int64]
 ) -> NDArray[np.float64]:
-    """Log-odds of the right class over the best other one [N]; -inf where it was not learned from."""
-    if said.ndim == 1:  # of two classes
+    """Return log-odds of the right class over the best other one [N]; -inf if training lacked it."""
+    if said.ndim == 1:  # two classes
         said = np.stack([np.zeros_like(said), said], axis=1)
     is_right = classes == labels[:, None]
     right = np.where(is_right, said, -np.inf).max(1)
@@ -171,13 +171,13 @@ def _margins(
 
 
 def image_weights(labels: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Weights [N] of mean 1, such that the classes that are there have the same sum."""
+    """Return weights [N] with mean 1 and the same sum for every class that occurs."""
     _, places, counts = np.unique(labels, return_inverse=True, return_counts=True)
     return (len(labels) / (len(counts) * counts))[places]
 
 
 class Scale:
-    """Features with the mean and deviation of those that are learned from taken out."""
+    """Standardisation of features by the mean and deviation of the training features."""
 
     def __init__(self, learned_from: NDArray[np.float32]) -> None:
         self._mean = learned_from.mean(0)
@@ -194,7 +194,7 @@ def _choose(
     folds: NDArray[np.int64],
     strengths: Sequence[float],
 ) -> float:
-    """The inverse strength with the least loss in the folds; of equal ones the strongest regularisation."""
+    """Return the inverse strength of least loss in the folds; ties go to the strongest regularisation."""
     ordered = sorted(strengths)
     losses = np.zeros(len(ordered))
     for fold in range(folds.max() + 1):
@@ -205,7 +205,7 @@ def _choose(
 
 
 def losses_of(model: Any, inputs: NDArray[np.float32], labels: Targets) -> NDArray[np.float64]:
-    """Loss of each image [N]: cross-entropy, its mean over the classes, or the squared error."""
+    """Return each image's loss [N]: cross-entropy, its mean over the classes, or the squared error."""
     if isinstance(model, _Several):
         each = [losses_of(one, inputs, labels[:, i]) for i, one in enumerate(model.models)]
         return np.mean(each, axis=0)
@@ -220,9 +220,9 @@ def losses_of(model: Any, inputs: NDArray[np.float32], labels: Targets) -> NDArr
 def fitted(
     inputs: NDArray[np.float32], labels: Targets, weights: NDArray[np.float64], strengths: Sequence[float]
 ) -> Any:
-    """A fitted model for each of some rising inverse strengths; each fit begins where the last ended.
+    """Yield a fitted model for each of the increasing inverse strengths; each fit starts from the last.
 
-    It is one object: use it before the next is asked for.
+    The models may be one object: use each before requesting the next.
     """
     if labels.ndim == 2:
         paths = [fitted(inputs, of_class, weights, strengths) for of_class in labels.astype(np.int64).T]
@@ -244,12 +244,12 @@ def fitted(
 
 @dataclass(frozen=True, slots=True)
 class _Several:
-    """A classifier of two classes for each of several."""
+    """One binary classifier per class."""
 
     models: Sequence[Any]
 
     def decision_function(self, inputs: NDArray[np.float32]) -> NDArray[np.float64]:
-        """[N, K] log-odds; of a class that all or none had, the same for every image."""
+        """Return log-odds [N, K]; for a class that all or no training images had, all are equal."""
         return np.stack([model.decision_function(inputs).reshape(len(inputs)) for model in self.models], 1)
 
 
@@ -264,7 +264,7 @@ class _Number:
 
 
 class _Constant:
-    """A classifier that learned from images of one class."""
+    """A classifier trained on images of a single class."""
 
     def __init__(self, only: NDArray[np.int64]) -> None:
         self.classes_ = only
@@ -286,7 +286,7 @@ def _sklearn(module: str) -> Any:
 
 
 def _sklearn_threads() -> Any:
-    """Within, one thread per fit: several fits share the cores."""
+    """Return a context that limits each fit to one thread, as several fits share the cores."""
     from threadpoolctl import threadpool_limits
 
     return threadpool_limits(1)

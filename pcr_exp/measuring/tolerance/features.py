@@ -1,7 +1,7 @@
-"""Features of a frozen, pretrained network at every scan group; kept on disk as it goes.
+"""Features of a frozen, pretrained network at every scan group, cached on disk as they are computed.
 
-A batch normalisation that has stopped learning is a factor and a shift per channel, which the convolution
-before it can have in its weights (Jacob et al. 2018, section 3.2).
+A frozen batch normalisation is a factor and a shift per channel, which can be folded into the weights of the
+convolution before it (Jacob et al. 2018, section 3.2).
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ from pcr_exp.training.inputs import Normalization, model_input, normalization_of
 from pcr_exp.training.models import open_model
 
 _SAME = 1e-3
-"""The change by rounding that folding may make, as a share of the largest output."""
+"""Largest rounding change that folding may cause, as a share of the largest output."""
 
 
 @torch.no_grad()
 def folded(model: nn.Module, example: Tensor) -> nn.Module:
-    """Return a copy with every normalisation that follows a convolution folded into it.
+    """Return a copy in which each batch normalisation after a convolution is folded into it.
 
-    Which follows which is seen as the example passes. Where the copy's outputs are not the model's, because a
-    convolution's output is used elsewhere too, the model itself is returned.
+    A forward pass of the example shows which follows which. The model itself is returned if the copy's
+    outputs differ, because a convolution's output is also used elsewhere.
 
     Args:
-        model: In evaluation mode.
-        example: An input of it.
+        model: The model, in evaluation mode.
+        example: An example input.
     """
     if not any(isinstance(module, nn.BatchNorm2d) for module in model.modules()):
         return model
@@ -64,8 +64,8 @@ def folded(model: nn.Module, example: Tensor) -> nn.Module:
 
 
 def _pairs(model: nn.Module, example: Tensor) -> list[tuple[str, str]]:
-    """(convolution, normalisation) by name, of those whose input is that convolution's output."""
-    made: dict[int, tuple[str, Tensor]] = {}  # with the tensors, so that no two have one id
+    """Return names (convolution, normalisation) where the second's input is the first's output."""
+    made: dict[int, tuple[str, Tensor]] = {}  # holds the tensors, so that ids stay unique
     pairs: list[tuple[str, str]] = []
 
     def note(name: str) -> object:
@@ -95,23 +95,23 @@ def _pairs(model: nn.Module, example: Tensor) -> list[tuple[str, str]]:
 
 
 CHUNK_IMAGES = 25
-"""Images of one file of features: what an interrupted program does again at most, per thread."""
+"""Images per feature file: the most that an interrupted program must repeat, per thread."""
 
 _PUBLISHED_CLASSES = 1000
-"""Classes of the published weights' head: it is left out, and need not be made anew."""
+"""Classes of the published weights' head. It is removed anyway, so it is loaded without a replacement."""
 
 FORWARD_IMAGES = 16
-"""Images that go through the network together: few, so that what a layer makes stays in the cache."""
+"""Images per forward pass: few, so that a layer's output stays in the CPU cache."""
 
 
 class Backbone:
     """A network without its last linear layer."""
 
     def __init__(self, model: nn.Module, normalization: Normalization, device: torch.device) -> None:
-        """Take the head off `model`, and put it on the device in evaluation mode.
+        """Remove the head of `model`, and move it to the device in evaluation mode.
 
         Raises:
-            ConfigError: it has no linear layer.
+            ConfigError: the model has no linear layer.
         """
         heads = [name for name, module in model.named_modules() if isinstance(module, nn.Linear)]
         if not heads:
@@ -131,11 +131,11 @@ class Backbone:
             digest.update(name.encode())
             digest.update(value.cpu().contiguous().numpy().tobytes())
         self.key = digest.hexdigest()
-        """A key of the weights and of the normalisation that they want."""
+        """Hash of the network's class, its weights and its input normalisation."""
 
     @torch.inference_mode()
     def __call__(self, images: Pixels) -> NDArray[np.float32]:
-        """Features, float32 [B, D], of uint8 [B, H, W, 3]; threads may share a backbone."""
+        """Return features, float32 [B, D], of images, uint8 [B, H, W, 3]. Threads may share a backbone."""
         inputs = model_input(
             torch.from_numpy(images), self._device, channels_last=True, normalization=self._normalization
         )
@@ -146,7 +146,7 @@ class Backbone:
         return features.flatten(1).float().cpu().numpy()
 
     def _fold(self, inputs: Tensor) -> None:
-        # A quarter of the CPU time of EfficientNet-Lite0 is its normalisation.
+        # Batch normalisation takes a quarter of EfficientNet-Lite0's CPU time.
         with torch.inference_mode(mode=False):
             model = folded(self._model, inputs.clone())
         self._model = model.to(memory_format=torch.channels_last)
@@ -154,10 +154,10 @@ class Backbone:
 
 
 def open_backbone(config: ModelConfig, device: torch.device) -> Backbone:
-    """The network of these settings with its pretrained weights, without its head.
+    """Open the configured network with its pretrained weights and without its head.
 
     Raises:
-        ConfigError: no such network or weights, or it has no head to leave out.
+        ConfigError: the network or its weights do not exist, or it has no head to remove.
     """
     return Backbone(open_model(config, _PUBLISHED_CLASSES), normalization_of(config), device)
 
@@ -173,9 +173,9 @@ class Features:
     original_bytes: NDArray[np.int64]
     """[images]."""
     positions: NDArray[np.int64]
-    """[images]: their places among those that were given."""
+    """[images]: their positions among the given images."""
     rejected: dict[str, str]
-    """Why others could not be decoded, by their ids."""
+    """Reasons why other images could not be decoded, by id."""
 
 
 class _Chunk(NamedTuple):
@@ -185,7 +185,7 @@ class _Chunk(NamedTuple):
     positions: NDArray[np.int64]
     """Counted from the chunk's first image."""
     reasons: NDArray[np.str_]
-    """[images of the chunk]: why one was rejected; empty if it was not."""
+    """[images of the chunk]: reason for rejection; empty if the image was decoded."""
 
 
 def extract_features(
@@ -196,15 +196,15 @@ def extract_features(
     num_threads: int = 1,
     progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> Features:
-    """The features of all images at all groups.
+    """Return the features of all images at all groups.
 
     Args:
-        images: Any number.
-        backbone: Makes features of crops.
-        folder: Where each finished chunk is kept, under a key of its images and of the backbone; None:
-            nothing is kept.
-        num_threads: Chunks that are made at a time.
-        progress: Is told images that are done, and all.
+        images: Any number of images.
+        backbone: Computes features from crops.
+        folder: Cache of finished chunks, each under a key of its images and of the backbone; None: no
+            cache.
+        num_threads: Chunks computed at a time.
+        progress: Called with the number of finished images and their total.
 
     Raises:
         ImageError: no image could be decoded.

@@ -1,4 +1,4 @@
-"""Images as every scan group shows them: from files, without records, or from records that were read."""
+"""Images decoded at every scan group: from files, without records, or from records already read."""
 
 from __future__ import annotations
 
@@ -25,35 +25,35 @@ class Views(NamedTuple):
     """One image at every scan group."""
 
     crops: Pixels
-    """uint8 [groups, px, px, 3]: the evaluation crop."""
+    """uint8 [groups, px, px, 3]: the evaluation crop at each group."""
     group_bytes: NDArray[np.int64]
     """[groups]: bytes of the image up to each group."""
     original_bytes: int
-    """Bytes of the file as it was; 0 where it is not at hand."""
+    """Bytes of the original file; 0 if it is not available."""
 
 
 class GroupedImages(Protocol):
-    """Some images, each of which can be looked at as its first scan groups show it."""
+    """Images, each of which can be decoded from its first scan groups."""
 
     groups: tuple[int, ...]
 
     def __len__(self) -> int: ...
 
     def id(self, position: int) -> str:
-        """The id of an image."""
+        """Return an image's id."""
         ...
 
     def key(self, position: int) -> Any:
-        """Settings that its views depend on, as plain JSON: two images of one key look alike."""
+        """Return what an image's views depend on, as plain JSON: equal keys mean equal views."""
         ...
 
     def views(self, position: int) -> Views:
-        """Look at an image. Raises ImageError or RecordError if it cannot be decoded."""
+        """Decode an image at every group. Raises ImageError or RecordError if that fails."""
         ...
 
 
 def choose_samples(dataset: Dataset, splits: Sequence[str], max_images: int | None) -> list[Sample]:
-    """The first samples by the hash of their ids: a random subset, which is part of every larger one."""
+    """Return the first samples by the hash of their ids: a random subset, contained in every larger one."""
     every = [sample for split in splits for sample in dataset.splits[split]]
     return sorted(every, key=lambda sample: sort_key(sample.id))[:max_images]
 
@@ -70,7 +70,7 @@ class ImageFiles:
         max_pixels: int,
         script: ScanScript = DEFAULT,
     ) -> None:
-        """Views are centre crops; files of more than `max_pixels` are refused."""
+        """Use centre crops as views, and refuse files of more than `max_pixels`."""
         self.groups = tuple(groups)
         self._samples = samples
         self._transform = eval_transform(crops)
@@ -86,15 +86,15 @@ class ImageFiles:
         return len(self._samples)
 
     def id(self, position: int) -> str:
-        """The sample's."""
+        """Return the sample's id."""
         return self._samples[position].id
 
     def key(self, position: int) -> Any:
-        """The content of the file, and how it is looked at."""
+        """Return a hash of the file's content, and the settings of its views."""
         return [xxhash.xxh3_128_hexdigest(self._samples[position].file.read_bytes()), *self._settings]
 
     def views(self, position: int) -> Views:
-        """Read, transcode, cut, decode and crop. Raises ImageError or RecordError if that cannot be done."""
+        """Read, transcode, split, decode and crop. Raises ImageError or RecordError if that fails."""
         sample = self._samples[position]
         original = sample.file.read_bytes()
         pieces = self._codec.split(self._codec.encode(original, self._max_pixels))
@@ -107,7 +107,7 @@ class ImageFiles:
 
 
 class RecordImages:
-    """A sample of a run's training records, which is read once, through the run's storage."""
+    """A sample of a run's training records, read once through the run's storage."""
 
     def __init__(self, sample: FixedSample, groups: Sequence[int], transform: EvalTransform) -> None:
         self.groups = tuple(groups)
@@ -118,15 +118,15 @@ class RecordImages:
         return len(self._sample)
 
     def id(self, position: int) -> str:
-        """The sample's."""
+        """Return the sample's id."""
         return self._sample.id(position)
 
     def key(self, position: int) -> Any:
-        """Its id: features of a run's own sample are not kept from one run to the next."""
+        """Return the id: features of a run's own sample are not cached from one run to the next."""
         return self.id(position)
 
     def views(self, position: int) -> Views:
-        """Decode and crop. Raises RecordError if that cannot be done."""
+        """Decode and crop. Raises RecordError if that fails."""
         crops = np.empty((len(self.groups), *[self._transform.image_size] * 2, 3), dtype=np.uint8)
         for group, out in zip(self.groups, crops, strict=True):
             self._transform(self._sample.image(position, group), (), out)
@@ -137,12 +137,12 @@ class RecordImages:
 def similarity_of_groups(
     images: GroupedImages, positions: Sequence[int], num_threads: int = 1
 ) -> NDArray[np.float32]:
-    """MS-SSIM of some images' crops at each group against the crop at the last one, [groups, images].
+    """Return MS-SSIM of images' crops at each group against the last group, float32 [groups, images].
 
     Args:
-        images: That were looked at.
-        positions: Of those to compare: all can be decoded.
-        num_threads: Images that are compared at a time.
+        images: The images.
+        positions: Positions of the images to compare; all must be decodable.
+        num_threads: Images compared at a time.
 
     Raises:
         ImageError: an image cannot be decoded, or a crop is smaller than one window of SSIM.

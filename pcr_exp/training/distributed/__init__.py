@@ -1,1 +1,1 @@
-"""Training in several processes: what they send each other, and how much of it."""
+"""Training in several processes: the data that they exchange, and its volume."""

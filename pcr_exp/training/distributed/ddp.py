@@ -1,4 +1,4 @@
-"""Data-parallel training: all processes take the same step, by the mean of their gradients."""
+"""Data-parallel training: all processes take the same step, with the mean of their gradients."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ from pcr_exp.training.distributed.processes import Processes
 
 
 class Averaging(ABC):
-    """A way to average. As it is, nothing is left out."""
+    """A method of averaging. By default it leaves nothing out of its messages."""
 
     @abstractmethod
     def average(self, gradients: Named) -> list[Tensor]:
-        """Return the mean over all processes of each tensor, in its shape.
+        """Return each tensor's mean over all processes, in its shape.
 
-        All processes give tensors of the same names and shapes in the same order.
+        All processes give tensors with the same names and shapes in the same order.
         """
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what has been left out so far."""
+        """Return what messages have left out so far."""
         return {}
 
     def load_state_dict(self, state: Mapping[str, Any], device: torch.device) -> None:  # noqa: B027
-        """Go on from `state`."""
+        """Continue from `state`."""
 
 
 class AllReduce(Averaging):
-    """Sums in one floating-point type: float32 is plain data-parallel training."""
+    """All-reduce in one floating-point type; float32 is plain data-parallel training."""
 
     def __init__(self, wire: Wire, dtype: torch.dtype) -> None:
-        """Send in this type. A process divides before it sends, so that a sum of 16 bits overflows later."""
+        """Send in `dtype`. Each process divides before it sends, so that 16-bit sums overflow less easily."""
         self._wire = wire
         self._dtype = dtype
 
@@ -62,15 +62,15 @@ class AllReduce(Averaging):
 
 
 class AllGather(Averaging):
-    """Every process's message to every other: for codecs whose messages cannot be added up."""
+    """All-gather of every process's message, for codecs whose messages cannot be summed."""
 
     def __init__(self, wire: Wire, codec: TensorCodec) -> None:
-        """Send what `codec` encodes."""
+        """Send the messages that `codec` encodes."""
         self._wire = wire
         self._codec = codec
 
     def average(self, gradients: Named) -> list[Tensor]:
-        """See `Averaging.average`. Every process adds in the order of ranks: equal bits everywhere."""
+        """See `Averaging.average`. Every process adds in rank order, so results are bit-identical."""
         message, sent = self._codec.encode(gradients)
         shapes = [gradient.shape for _, gradient in gradients]
         traffic = self._wire.traffic
@@ -78,7 +78,7 @@ class AllGather(Averaging):
         traffic.pushed_plain_values += self._codec.num_plain(shapes)
         traffic.pushed_bytes += len(message)
         device = gradients[0][1].device
-        # Its own message decodes to what the encoder said.
+        # A process's own message decodes to `sent`, by the encoder's contract.
         return mean_of(
             [
                 sent if rank == self._wire.rank else self._codec.decode(each.to(device), shapes)
@@ -96,15 +96,15 @@ class AllGather(Averaging):
 
 
 def mean_of(senders: Sequence[Sequence[Tensor]]) -> list[Tensor]:
-    """Return the mean of each tensor over those that sent it, added in their order."""
+    """Return each tensor's mean over its senders, added in their order."""
     return [reduce(torch.add, each) / len(senders) for each in zip(*senders, strict=True)]
 
 
 class DdpExchange(WireExchange):
-    """PyTorch's DistributedDataParallel with a communication hook: 3LC's push path. All models are the same.
+    """PyTorch's DistributedDataParallel with a communication hook (3LC's push path). All weights stay equal.
 
-    The hook averages gradients before the step, and sees them before anything else does, a clipper included.
-    Each process keeps its own running statistics of normalisation layers; the first one's are evaluated.
+    The hook averages gradients before the step, and before any other use of them, such as clipping. Each
+    process keeps its own running statistics of normalisation layers; the first one's are evaluated.
     """
 
     def __init__(self, processes: Processes, wire: Wire, averaging: Averaging) -> None:
@@ -118,7 +118,7 @@ class DdpExchange(WireExchange):
         """See `Exchange.attach`."""
         self._device = next(model.parameters()).device
         with warnings.catch_warnings():
-            # Newer versions of torch prefer a key that older ones lack.
+            # Newer versions of torch prefer an argument that older ones lack.
             warnings.simplefilter("ignore", FutureWarning)
             replica = DistributedDataParallel(model, broadcast_buffers=False)
         replica.register_comm_hook(None, averaging_hook(model, self._averaging))
@@ -134,7 +134,7 @@ class DdpExchange(WireExchange):
         return {"averaging": self._averaging.state_dict(), "wire": self._wire.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """See `Exchange.load_state_dict`; one process alone has sent nothing so far."""
+        """See `Exchange.load_state_dict`. The state is empty if a single process saved it."""
         if state:
             self._averaging.load_state_dict(state["averaging"], self._device)
             self._wire.load_state_dict(state["wire"])
@@ -145,7 +145,7 @@ def averaging_hook(
 ) -> Callable[[object, dist.GradBucket], Future[torch.Tensor]]:
     """Return a hook that averages a bucket's gradients tensor by tensor.
 
-    State is kept by a parameter's name: DDP makes other buckets after the first step.
+    State is keyed by parameter name, because DDP rebuilds its buckets after the first step.
     """
     names = {parameter: name for name, parameter in model.named_parameters()}
 
@@ -165,14 +165,14 @@ def averaging_hook(
 
 
 class PowerSGD(Averaging):
-    """One power iteration per step, begun where the last one ended; what it misses is fed back.
+    """One power iteration per step, warm-started from the last one, with error feedback.
 
-    Tensors that two factors would not make smaller are averaged as they are, as are small ones. PyTorch's
-    own hook keeps its state by bucket, which no checkpoint survives; this one keeps it by the tensor's name.
+    Small tensors, and those that two factors would not make smaller, are averaged uncompressed. PyTorch's own
+    hook keys its state by bucket, which does not survive a checkpoint; this one keys it by tensor name.
     """
 
     def __init__(self, wire: Wire, rank: int, min_values: int) -> None:
-        """Approximate matrices by products of `rank` columns and rows."""
+        """Approximate matrices by products of two factors, with `rank` columns and rows."""
         self._all_reduce = AllReduce(wire, torch.float32)
         self._wire = wire
         self._rank = rank
@@ -181,7 +181,7 @@ class PowerSGD(Averaging):
         self._factors: dict[str, Tensor] = {}
 
     def average(self, gradients: Named) -> list[Tensor]:
-        """See `Averaging.average`. A mean that is not finite leaves residuals and factors as they were."""
+        """See `Averaging.average`. A mean that is not finite leaves residuals and factors unchanged."""
         matrices = {
             name: gradient.detach().reshape(len(gradient), -1).float() + self._residuals.get(name, 0)
             for name, gradient in gradients
@@ -200,16 +200,16 @@ class PowerSGD(Averaging):
                 self._factors[name], self._residuals[name] = factors[name], matrix - product
             means[name] = product
         self._wire.traffic.pushed_plain_values += sum(gradient.numel() for _, gradient in plain)
-        # Two factors stand for the matrix's values.
+        # Count the matrix's values, not those of the two factors that stand for it.
         self._wire.traffic.pushed_values = before + sum(gradient.numel() for _, gradient in gradients)
         return [means[name].view(gradient.shape) for name, gradient in gradients]
 
     def state_dict(self) -> dict[str, Any]:
-        """Return residuals, which are this process's own, and factors, which are everyone's."""
+        """Return this process's own residuals, and the factors, which all processes share."""
         return {"residuals": dict(self._residuals), "factors": dict(self._factors)}
 
     def load_state_dict(self, state: Mapping[str, Any], device: torch.device) -> None:
-        """Go on from `state`."""
+        """Continue from `state`."""
         self._residuals = {name: value.to(device) for name, value in state["residuals"].items()}
         self._factors = {name: value.to(device) for name, value in state["factors"].items()}
 
@@ -222,7 +222,7 @@ class PowerSGD(Averaging):
 
     def _factor(self, name: str, matrix: Tensor) -> Tensor:
         if name not in self._factors:
-            # The same in every process: they all see the same names.
+            # The same in every process: the seed depends only on the name.
             generator = torch.Generator().manual_seed(sum(name.encode()))
             fresh = torch.randn(matrix.shape[1], self._rank, generator=generator)
             self._factors[name] = fresh.to(matrix.device)

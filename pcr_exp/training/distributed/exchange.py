@@ -1,4 +1,4 @@
-"""How gradients become the step that all processes take."""
+"""Exchange of gradients between processes, so that all take the same step."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _BYTES_PER_MBIT = 1e6 / 8
 
 
 class Link:
-    """Makes a sender wait as long as its bytes would take; loopback then delivers them at once.
+    """A simulated link: senders wait as long as their bytes would take, then loopback delivers at once.
 
-    Every process has a link of its own, of the same bandwidth in both directions at the same time. What
-    arrives at a receiver from several senders at once queues on its link: `queue` is that receiver's wait.
+    Every process has its own full-duplex link, with the same bandwidth in both directions. Messages from
+    several senders at once queue on the receiver's link: `queue` is the receiver's wait.
     """
 
     def __init__(
@@ -33,7 +33,7 @@ class Link:
         now: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """Make a link that is free. `now` and `sleep` are in seconds."""
+        """Create an idle link. `now` and `sleep` are in seconds."""
         self.bytes_per_s = (config.bandwidth_mbit_per_s or math.inf) * _BYTES_PER_MBIT
         self.latency_s = config.latency_ms / 1e3
         self.waited_s = 0.0
@@ -43,18 +43,18 @@ class Link:
         self._overslept_s = 0.0
 
     def send(self, num_bytes: int, num_hops: int = 1) -> None:
-        """Wait for `num_hops` messages after each other, of `num_bytes` together, to be delivered."""
+        """Wait until `num_hops` consecutive messages, of `num_bytes` in total, are delivered."""
         self._wait(num_hops * self.latency_s + num_bytes / self.bytes_per_s)
 
     def queue(self, num_bytes: int) -> None:
-        """Wait for bytes that came while the link was busy with others."""
+        """Wait for bytes that arrived while the link was busy with others."""
         self._wait(num_bytes / self.bytes_per_s)
 
     def _wait(self, seconds: float) -> None:
         if seconds <= 0:
             return
         self.waited_s += seconds
-        # The scheduler woke this process late after its last wait, which is not the network's doing.
+        # The scheduler woke this process late after its last wait; that delay is not the network's.
         due = self._now() + seconds - self._overslept_s
         while (left := due - self._now()) > 0:
             self._sleep(left)
@@ -64,7 +64,7 @@ class Link:
 _LENGTH_BYTES = 8
 
 SERVER = 0
-"""The rank at which the parameter server is."""
+"""Rank of the parameter server."""
 
 
 @dataclass(slots=True)
@@ -76,25 +76,25 @@ class Traffic:
     pushed_values: int = 0
     """Gradient values that this process has encoded."""
     pushed_bytes: int = 0
-    """And the bytes that they became, once, however many receivers there are."""
+    """Their encoded bytes, counted once for any number of receivers."""
     pushed_plain_values: int = 0
-    """Gradient values that went past the codec as float32, four bytes each."""
+    """Gradient values that bypassed the codec as float32, four bytes each."""
     pulled_values: int = 0
-    """Model values that a server's messages to this process stood for."""
+    """Model values in the server's messages to this process."""
     pulled_bytes: int = 0
     pulled_plain_values: int = 0
-    """Model values that went past the codec as float32."""
+    """Model values that bypassed the codec as float32."""
 
 
 class Wire:
     """The process group, seen from one process. All processes call the same methods in the same order.
 
-    Counted is the payload of the TCP connections: what the processes hand to gloo, with a length of eight
-    bytes before each message. Messages go straight from each sender to each receiver.
+    Traffic is the payload of the TCP connections: the data handed to gloo, with a length of eight bytes
+    before each message. Messages go directly from each sender to each receiver.
     """
 
     def __init__(self, link: Link) -> None:
-        """Send over `link`; the default process group is open."""
+        """Send over `link`; the default process group must be open."""
         self.link = link
         self.traffic = Traffic()
         self.rank = dist.get_rank()
@@ -102,14 +102,14 @@ class Wire:
         self._has_nccl = "nccl" in dist.get_backend_config()
 
     def all_gather(self, message: Tensor) -> list[Tensor]:
-        """Return every process's message, uint8 of any lengths, by rank."""
+        """Return every process's message by rank; messages are uint8 of any lengths."""
         others = [rank for rank in range(self.world_size) if rank != self.rank]
         self._charge_sending(message, len(others))
         received = self._exchange(message, send_to=others, receive_from=others)
         return [message.cpu() if rank == self.rank else received[rank] for rank in range(self.world_size)]
 
     def push(self, message: Tensor) -> list[Tensor]:
-        """Send a message to the server. Return all of them, by rank, at the server; nothing elsewhere."""
+        """Send a message to the server. Return all messages by rank there, and an empty list elsewhere."""
         if self.rank != SERVER:
             self._charge_sending(message, 1)
             self._exchange(message, send_to=[SERVER], receive_from=[])
@@ -117,12 +117,12 @@ class Wire:
         workers = range(1, self.world_size)
         received = self._exchange(message, send_to=[], receive_from=list(workers))
         sizes = [len(received[rank]) + _LENGTH_BYTES for rank in workers]
-        # The first comes at its sender's pace; the others stand in line behind it.
+        # The largest arrives at its sender's pace; the others queue.
         self.link.queue(sum(sizes) - max(sizes))
         return [message.cpu(), *(received[rank] for rank in workers)]
 
     def pull(self, message: Tensor | None) -> Tensor:
-        """Send the server's message to all; return it everywhere. Others than the server give None."""
+        """Send the server's message to all, and return it everywhere. Other processes pass None."""
         if message is None:
             return self._exchange(None, send_to=[], receive_from=[SERVER])[SERVER]
         self._charge_sending(message, self.world_size - 1)
@@ -132,12 +132,12 @@ class Wire:
     def all_reduce(self, values: Tensor) -> Tensor:
         """Return the sum of every process's values, bit for bit the same everywhere.
 
-        In a ring, as gloo does it, a process sends each of W parts 2 (W - 1) times.
+        In a ring of W processes, as gloo does it, each sends 2 (W - 1) parts of 1/W of the values.
         """
         num_hops = 2 * (self.world_size - 1)
         num_bytes = num_hops * values.nbytes // self.world_size
         self.link.send(num_bytes, num_hops)
-        # NCCL takes what lies on a GPU; gloo would copy it there and back by itself, more slowly.
+        # NCCL reduces values on a GPU; gloo would copy them off and back by itself, more slowly.
         summed = values.clone() if self._has_nccl and values.is_cuda else values.cpu()
         dist.all_reduce(summed)
         self.traffic.bytes_sent += num_bytes
@@ -145,11 +145,11 @@ class Wire:
         return summed.to(values.device)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the counters, as plain numbers."""
+        """Return the counters as plain numbers."""
         return {"traffic": asdict(self.traffic), "waited_s": self.link.waited_s}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Count on from `state`."""
+        """Continue counting from `state`."""
         self.traffic = Traffic(**state["traffic"])
         self.link.waited_s = state["waited_s"]
 
@@ -168,8 +168,8 @@ class Wire:
         for work in [dist.irecv(length, rank) for rank, length in lengths.items()]:
             _finish(work)
         received = {rank: data.new_empty(int(length)) for rank, length in lengths.items()}
-        # Receive first: gloo tells a sender that its receiver is ready over the connection that takes the
-        # receiver's own data. Said after them, the two would send one after the other. No empty tensors.
+        # Receive first: gloo signals readiness to a sender over the connection that carries the receiver's
+        # own data. Behind that data, the signal would make the two send in turn. No empty tensors are sent.
         pending += [dist.irecv(other, rank) for rank, other in received.items() if len(other)]
         if len(data):
             pending += [dist.isend(data, rank) for rank in send_to]
@@ -185,11 +185,11 @@ def _finish(work: dist.Work | None) -> None:
 
 
 class Exchange:
-    """The other processes, as a trainer uses them. As it is, there are none, and nothing is sent."""
+    """The other processes, as a trainer uses them. This base class has none, and sends nothing."""
 
     @property
     def traffic(self) -> Traffic | None:
-        """The traffic so far; None where there is nobody to send to."""
+        """The traffic so far; None if there are no other processes."""
         return None
 
     @property
@@ -198,11 +198,11 @@ class Exchange:
         return 0.0
 
     def attach(self, model: nn.Module) -> nn.Module:
-        """Return what is to be called in training instead of `model`, which it shares its parameters with."""
+        """Return the module to call in training instead of `model`; both share their parameters."""
         return model
 
     def kept_here(self) -> AbstractContextManager[None]:
-        """Within, gradients are added to this process's own, and nothing is sent: more will follow."""
+        """Accumulate gradients locally within the context and send nothing: more will follow."""
         return nullcontext()
 
     def mean(self, loss: float) -> float:
@@ -210,23 +210,23 @@ class Exchange:
         return loss
 
     def step(self, take: Callable[[], None]) -> None:
-        """Let the optimizer take its step, once gradients are there; every process's model moves alike."""
+        """Take the optimizer's step, once gradients are there; every process's model changes alike."""
         take()
 
     def global_weights(self) -> AbstractContextManager[None]:
-        """Within, the first process's model has the weights that the optimizer moves."""
+        """Give the first process's model the weights that the optimizer updates, within the context."""
         return nullcontext()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything that steps change beside model and optimizer."""
+        """Return everything that steps change besides model and optimizer."""
         return {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from `state`."""
+        """Continue from `state`."""
 
 
 class WireExchange(Exchange):
-    """One of several processes, which send over a wire."""
+    """An exchange between several processes, which send over a `Wire`."""
 
     def __init__(self, processes: Processes, wire: Wire) -> None:
         self._processes = processes

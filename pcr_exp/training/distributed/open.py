@@ -1,4 +1,4 @@
-"""From configuration to exchange."""
+"""Building of the configured exchange between processes."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from pcr_exp.training.distributed.parameter_server import ServerExchange
 from pcr_exp.training.distributed.processes import Processes
 
 _SUMMED = {"none": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
-"""Codecs whose messages can be added up: DDP sums them in a ring instead of sending each to all."""
+"""Codecs whose messages can be summed: DDP reduces them in a ring instead of sending each to all."""
 
 
 def check_exchange(
     gradients: GradientsConfig, network: NetworkConfig, world_size: int, num_slots: int
 ) -> None:
-    """Refuse what only several processes can do, or only as many as a global batch has batches.
+    """Refuse settings that need several processes, or one process per micro-batch of the global batch.
 
     Raises:
-        ConfigError: there is one process, and settings that would have no effect; or a codec would be given
-            the sum of several batches' gradients, of which it leaves out something else than of one.
+        ConfigError: there is one process, and a setting would have no effect; or a codec would encode the sum
+            of several batches' gradients, from which it leaves out other values than from a single batch's.
     """
     if world_size > 1:
         if gradients != GradientsConfig() and num_slots != world_size:
@@ -51,10 +51,10 @@ def check_exchange(
 def open_exchange(
     gradients: GradientsConfig, network: NetworkConfig, processes: Processes, seed: int
 ) -> Exchange:
-    """Make the configured exchange.
+    """Build the configured exchange.
 
     Args:
-        seed: Of the run; random numbers are drawn from streams of (seed, sender, tensor).
+        seed: The run's seed; every (seed, sender, tensor) has its own stream of random numbers.
     """
     if processes.world_size == 1:
         return Exchange()
@@ -78,5 +78,5 @@ def open_exchange(
 
 
 def seed_of_draws(seed: int, sender: int, name: str) -> int:
-    """Mix what a tensor's random numbers depend on, which is not the order of sending: DDP changes it."""
+    """Return the seed of a tensor's random numbers, independent of the order of sending: DDP changes it."""
     return int(np.random.SeedSequence((seed, sender, *name.encode())).generate_state(1)[0])

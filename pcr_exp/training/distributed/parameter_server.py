@@ -1,4 +1,4 @@
-"""A parameter server: processes push gradients, and pull what the model moved by (3LC, section 2)."""
+"""A parameter server: processes push gradients and pull model changes (3LC, section 2)."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ Parameters = dict[str, nn.Parameter]
 
 
 class Server:
-    """The model at full precision, and what the workers' copies lack of it.
+    """The model at full precision, and the changes that the workers' copies still lack.
 
     It compresses model changes once; all workers decode the same bytes.
     """
 
     def __init__(self, parameters: Parameters, codec: TensorCodec) -> None:
-        """Begin where the workers' copies are, `parameters` being the copy of the worker in this process."""
+        """Begin with the workers' weights; `parameters` is the copy of the worker in this process."""
         self.weights = {name: parameter.detach().clone() for name, parameter in parameters.items()}
         self._parameters = parameters
         self._codec = codec
 
     def update(self, pushed: list[Tensor], take: Callable[[], None]) -> Tensor:
-        """Move the model by the mean of the workers' gradients; return the message that tells them.
+        """Step the model with the mean of the workers' gradients; return the message with the change.
 
         Args:
             pushed: Every worker's message.
-            take: The optimizer's step on `parameters` and their gradients.
+            take: Takes the optimizer's step on `parameters` and their gradients.
         """
         parameters = list(self._parameters.values())
         shapes, device = [parameter.shape for parameter in parameters], parameters[0].device
@@ -51,7 +51,7 @@ class Server:
 
     @contextmanager
     def in_place(self) -> Iterator[None]:
-        """Within, the parameters of this process's model are the server's."""
+        """Give this process's model the server's weights within the context."""
         copies = {name: parameter.data for name, parameter in self._parameters.items()}
         for name, parameter in self._parameters.items():
             parameter.data = self.weights[name]
@@ -62,25 +62,25 @@ class Server:
                 parameter.data = copies[name]
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the weights and what the workers lack."""
+        """Return the weights, and the changes that the workers lack."""
         return {"weights": dict(self.weights), "pulls": self._codec.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any], device: torch.device) -> None:
-        """Go on from `state`."""
+        """Continue from `state`."""
         for name, weight in self.weights.items():
             weight.copy_(state["weights"][name])
         self._codec.load_state_dict(state["pulls"], device)
 
 
 class ServerExchange(WireExchange):
-    """A worker, and in the first process the server beside it. The optimizer runs at the server only.
+    """A worker, and in the first process also the server. The optimizer runs at the server only.
 
-    Each process keeps its own running statistics of normalisation layers; the first one's are evaluated,
-    with the server's weights.
+    Each process keeps its own running statistics of normalisation layers. The first one's are evaluated,
+    together with the server's weights.
     """
 
     def __init__(self, processes: Processes, wire: Wire, push: TensorCodec, pull: TensorCodec) -> None:
-        """Send gradients with `push`; `pull` is the server's encoder, and every worker's decoder."""
+        """Encode gradients with `push`; `pull` is the server's encoder and every worker's decoder."""
         super().__init__(processes, wire)
         self._push = push
         self._pull = pull
@@ -94,7 +94,7 @@ class ServerExchange(WireExchange):
         return model
 
     def step(self, take: Callable[[], None]) -> None:
-        """Push gradients, let the server take the step, pull the change.
+        """Push gradients, let the server take the step, and pull the change.
 
         Raises:
             ConfigError: a parameter has no gradient, which a server cannot tell from zeros.

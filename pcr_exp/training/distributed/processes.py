@@ -1,4 +1,4 @@
-"""The processes that train together, as `torchrun` started them."""
+"""The processes that train together, as started by `torchrun`."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from pcr_exp.system.process import end_with_parent, terminate
 T = TypeVar("T")
 
 _START_TIMEOUT = timedelta(minutes=10)
-"""In which all processes must have come."""
+"""Time in which all processes must join."""
 _WORK_TIMEOUT = timedelta(days=365)
-"""For one that waits while the first makes records of a large dataset, or evaluates: as long as it takes. The
-end of a process is noticed at once, since its connections close."""
+"""Practically no limit, as processes may wait while the first makes records of a large dataset or evaluates.
+The end of a process is noticed at once, because its connections close."""
 _DYING_S = 2.0
 _SIGNS_OF_DEATH = (
     "Connection closed by peer",
@@ -39,10 +39,10 @@ _SIGNS_OF_DEATH = (
 
 @dataclass(frozen=True, slots=True)
 class Processes:
-    """This process among all; with others, every method is called by all of them in the same order.
+    """This process among all. If there are others, all must call every method in the same order.
 
-    What they tell each other here (losses, scores, checkpoints) is not counted as traffic: it is what the
-    experiment needs to be watched, not what training needs.
+    Data exchanged here (losses, scores, checkpoints) is not counted as traffic, because it serves to monitor
+    the experiment, not to train.
     """
 
     rank: int = 0
@@ -50,15 +50,15 @@ class Processes:
     per_host: int = 1
     """Processes on this host, which share its cores."""
     places: tuple[tuple[str, int], ...] = ()
-    """Host and process id of each, by rank."""
+    """Host and process id of each process, by rank."""
 
     @property
     def first(self) -> bool:
-        """Whether this is the process that writes files and evaluates."""
+        """Whether this is the process that writes files and computes metrics."""
         return self.rank == 0
 
     def totals(self, numbers: list[float]) -> list[float]:
-        """Return the sum over all processes of each number; whole numbers below 2^53 stay exact."""
+        """Return each number's sum over all processes; whole numbers below 2^53 stay exact."""
         if self.world_size == 1:
             return numbers
         values = torch.tensor(numbers, dtype=torch.float64)
@@ -70,11 +70,11 @@ class Processes:
         return self.totals([number])[0] / self.world_size
 
     def any(self, flag: bool) -> bool:
-        """Return whether it is so in some process."""
+        """Return whether the flag is true in any process."""
         return self.totals([float(flag)])[0] > 0
 
     def from_first(self, make: Callable[[], T]) -> T:
-        """Let the first process make something, and return it everywhere."""
+        """Call `make` in the first process, and return its result in all."""
         if self.world_size == 1:
             return make()
         made = [make() if self.first else None]
@@ -82,7 +82,7 @@ class Processes:
         return cast(T, made[0])
 
     def gather(self, own: T) -> list[T]:
-        """Return what all processes give, by rank, in the first; nothing elsewhere."""
+        """Return all processes' values by rank in the first process, and an empty list elsewhere."""
         if self.world_size == 1:
             return [own]
         given: list[T | None] | None = [None] * self.world_size if self.first else None
@@ -91,14 +91,14 @@ class Processes:
 
 
 def join_processes(world_size: int) -> Processes:
-    """Find the other processes, if there are any; on a GPU machine, take this process's GPU.
+    """Join the other processes, if there are any; on a GPU machine, select this process's GPU.
 
     Args:
-        world_size: What the configuration says.
+        world_size: Number of processes in the configuration.
 
     Raises:
-        ConfigError: the process was not started as one of so many.
-        RunError: the others did not come.
+        ConfigError: the process was not started as one of that many.
+        RunError: the others did not join in time.
     """
     started = int(os.environ.get("WORLD_SIZE", "1"))
     if started != world_size:
@@ -109,7 +109,7 @@ def join_processes(world_size: int) -> Processes:
     if world_size == 1:
         return Processes()
     if "TORCHELASTIC_RUN_ID" in os.environ:
-        end_with_parent(os.getppid(), terminate)  # torchrun, should it be killed, cannot end those it started
+        end_with_parent(os.getppid(), terminate)  # torchrun cannot end its processes if it is killed
     per_host = int(os.environ.get("LOCAL_WORLD_SIZE", str(world_size)))
     if torch.cuda.is_available():
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")) % torch.cuda.device_count())
@@ -122,7 +122,7 @@ def join_processes(world_size: int) -> Processes:
 
 
 def backend_for(per_host: int) -> str:
-    """The backends of a process group: NCCL for what lies on GPUs, if each process of a host has its own."""
+    """Return a process group's backends: NCCL for GPU tensors, if each process of a host has its own GPU."""
     if torch.cuda.is_available() and dist.is_nccl_available() and per_host <= torch.cuda.device_count():
         return "cpu:gloo,cuda:nccl"
     return "gloo"
@@ -130,7 +130,7 @@ def backend_for(per_host: int) -> str:
 
 @contextmanager
 def model_of_first(processes: Processes, model: nn.Module) -> Iterator[None]:
-    """Within, every process's model is the first one's: its weights and its statistics of normalisation."""
+    """Give all processes the first one's weights and normalisation statistics within the context."""
     if processes.world_size == 1:
         yield
         return
@@ -147,17 +147,17 @@ def model_of_first(processes: Processes, model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def named_process_death(processes: Processes) -> Iterator[None]:
-    """Within, a RunError takes the place of what torch raises where another process cannot be reached.
+    """Replace torch's error for an unreachable process by a RunError within the context.
 
     It names the process, if that was on this host.
 
-    It comes out of whatever is being sent or waited for, be it in the middle of an update: so this belongs
-    around a whole run.
+    Any communication may raise it, even in the middle of an update, so this context belongs around a whole
+    run.
     """
     try:
         yield
     except RuntimeError as error:
-        # torch has no class of its own for it; other errors keep theirs.
+        # torch has no error class for this; other errors are raised unchanged.
         if not any(sign in str(error) for sign in _SIGNS_OF_DEATH):
             raise
         raise RunError(
@@ -168,7 +168,7 @@ def named_process_death(processes: Processes) -> Iterator[None]:
 
 
 def ended_ranks(processes: Processes) -> str:
-    """Words for those processes of this host that have ended; it may take one a moment to."""
+    """Describe the processes of this host that have ended; wait up to 2 s for one to end."""
     here = socket.gethostname()
     until_s = time.monotonic() + _DYING_S
     while True:
@@ -190,11 +190,11 @@ def _lives(pid: int) -> bool:
 
 
 def _meet(backend: str) -> None:
-    """Wait until all processes have come, and open the process group."""
+    """Wait until all processes have joined, and open the process group."""
     world_size = int(os.environ["WORLD_SIZE"])
     try:
         store, rank, _ = next(dist.rendezvous("env://", timeout=_START_TIMEOUT))
-        # A store may outlive a start, and hold the addresses of those who have died since.
+        # A store may outlive a start, and hold the addresses of processes that have since died.
         store = dist.PrefixStore(f"start {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
         store.set(f"pcr_exp/{rank}", "here")
         store.wait([f"pcr_exp/{other}" for other in range(world_size)], _START_TIMEOUT)
@@ -209,7 +209,7 @@ def _meet(backend: str) -> None:
 
 def _leave() -> None:
     # Threads of the group that outlive the interpreter abort a process that has done all its work. Models
-    # that DDP wraps keep the group alive, and lie in reference cycles.
+    # wrapped by DDP keep the group alive, and are part of reference cycles.
     gc.collect()
     if dist.is_initialized():
         dist.destroy_process_group()
