@@ -1,7 +1,7 @@
 """How few bytes can training read and still reach its accuracy, and how much sooner?
 
-What users import stands here; each name is loaded from its module when it is first asked for, so that
-`import pcr_exp` costs nothing.
+This module exports the public API. Each name is loaded from its module on first access, so that `import
+pcr_exp` costs nothing.
 """
 
 from importlib import import_module
@@ -66,7 +66,7 @@ except PackageNotFoundError:  # a checkout that is not installed
 
 
 def __getattr__(name: str) -> Any:
-    """Import what is asked for from its module."""
+    """Import a public name from its module on first access."""
     if name not in _MODULES:
         raise AttributeError(f"module 'pcr_exp' has no attribute {name!r}; it has {', '.join(__all__)}")
     return getattr(import_module(_MODULES[name]), name)

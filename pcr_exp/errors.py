@@ -1,14 +1,14 @@
-"""The errors that people read: each says what was given, what was wanted and what to do."""
+"""Errors shown to users. Each message states what was given, what was wanted and what to do."""
 
 from pcr_exp.places import as_typed
 from pcr_exp.redaction import redacted_text
 
 
 def printable(text: str) -> str:
-    r"""One line that is safe to print: what is not printable is shown escaped, as `\n`, `\x1b`, `\u202e`.
+    r"""Return a text as one safe line: unprintable characters are escaped, as `\n`, `\x1b`, `\u202e`.
 
-    For what comes out of files and may hold anything: ids, classes, paths. Sent to a terminal, an escape
-    sequence clears it, and a newline makes an id look like a message of ours.
+    For content of files, which may hold anything: ids, classes, paths. In a terminal, an escape sequence
+    could clear the screen, and a newline could make an id look like one of our messages.
     """
     if text.isprintable():
         return text
@@ -20,8 +20,8 @@ def printable(text: str) -> str:
 class PcrExpError(Exception):
     """Base of every error that this package raises on purpose. Runners print it without a traceback.
 
-    Its message is one line, made `printable`. Commands in it are those of a checkout; it has them as they are
-    typed here. Secrets in it, such as the password of an address, are not shown.
+    The message is one line, made `printable`. Messages are written with a checkout's commands, which are
+    replaced by the commands to type here. Secrets, such as the password in an address, are hidden.
     """
 
     def __init__(self, message: str = "") -> None:
@@ -29,11 +29,11 @@ class PcrExpError(Exception):
 
 
 class ConfigError(PcrExpError):
-    """A configuration key has a value that cannot work."""
+    """A configuration key has an invalid value."""
 
 
 class SettingError(ConfigError):
-    """As `ConfigError`, in its parts: the API gives the setting the name of its own argument."""
+    """A `ConfigError` with its parts, so that the API can replace the key by the name of its own argument."""
 
     def __init__(self, key: str, given: object, wanted: str) -> None:
         super().__init__(f"{key}={given!r}: wanted {wanted}.")
@@ -44,11 +44,11 @@ class SettingError(ConfigError):
 
 
 class DatasetError(PcrExpError):
-    """A dataset's folder does not have the layout that its publisher gives it."""
+    """A dataset's folder does not have its publisher's layout."""
 
 
 class ImageError(PcrExpError):
-    """One image cannot be stored faithfully; the message is the reason that goes into `rejected.csv`."""
+    """An image cannot be stored faithfully. The message is the reason that `rejected.csv` lists."""
 
 
 class RecordError(PcrExpError):
@@ -56,15 +56,15 @@ class RecordError(PcrExpError):
 
 
 class StorageError(PcrExpError):
-    """Storage could not deliver the bytes that were asked for."""
+    """Storage could not deliver the requested bytes."""
 
 
 class MissingFileError(StorageError):
-    """Storage answered that there is no such file."""
+    """Storage answered that the file does not exist."""
 
 
 class RefusedError(StorageError):
-    """Storage answered that this file is not for us; some servers say so of files that do not exist."""
+    """Storage denied access to a file; some servers also answer this for files that do not exist."""
 
 
 class RunError(PcrExpError):
@@ -72,8 +72,8 @@ class RunError(PcrExpError):
 
 
 class LoaderError(PcrExpError):
-    """The loader cannot deliver a batch: a worker died, or it was asked while paused or closed."""
+    """The loader cannot deliver a batch: a worker died, or the loader is paused or closed."""
 
 
 class GradientError(PcrExpError):
-    """What another process sent does not decode: bytes were lost, or its configuration is another."""
+    """A message from another process cannot be decoded: bytes were lost, or the configurations differ."""

@@ -1,15 +1,15 @@
 """The version of what a run computes, apart from its configuration and its images."""
 
 NUMERICS = 2
-"""Raised when pixels, the order of samples, the splits or the identity of runs change.
+"""Incremented when pixels, the order of samples, the splits or the identity of runs change.
 
-It is part of a run's scientific identity: a run of one number is never resumed, skipped for, or averaged with
-one of another. Golden hashes (tests/test_numerics.py) fail when batches change and this number does not.
+It is part of a run's scientific identity: a run is never resumed with, skipped for, or averaged with one of
+another number. Golden hashes (tests/test_numerics.py) fail if batches change and this number does not.
 
-Pixels are the same on any CPU but where `loader.decode=scaled` enlarges groups 1 and 2: there a few in a
-hundred values differ by one grey level, as OpenCV's code for that CPU rounds.
+Pixels are the same on any CPU, except where `loader.decode=scaled` enlarges groups 1 and 2: there a few
+values in a hundred differ by one grey level, because OpenCV rounds differently on different CPUs.
 
-1: every run before the number existed. Each process cut and shuffled an order of its own.
-2: epochs are laid in fixed lanes, which do not depend on how many processes train; decoded images are
-   filtered when they shrink; splits are train, tune and val; identity holds a key of the images.
+1: every run before the number existed. Each process shuffled and divided an order of its own.
+2: epochs are laid out in fixed lanes, independent of the number of processes; decoded images are filtered
+   when scaled down; splits are train, tune and val; the identity includes a key of the images.
 """

@@ -1,7 +1,8 @@
-"""Where this package lies, and how its commands are typed there.
+"""Where this package is installed, and how its commands are typed there.
 
-In a checkout, `configs/` and `results/` lie beside it, and people type `python -m experiments.train`. When it
-is installed, `configs` is inside it, there are no `results`, and people type `pcr-exp train`.
+In a checkout, `configs/` and `results/` are next to the package, and users type
+`python -m experiments.train`. In an installation, `configs` is inside the package, there is no `results`, and
+users type `pcr-exp train`.
 """
 
 from __future__ import annotations
@@ -16,16 +17,16 @@ INSTALLED = (
     *("prepare", "tolerance", "train", "sweep", "evaluate", "explore", "quality", "throughput", "figures"),
     "demo",
 )
-"""Commands of a checkout that `pcr-exp` has too; the others reproduce papers, and are of a checkout alone."""
+"""Checkout commands that `pcr-exp` also has. The others reproduce papers and exist only in a checkout."""
 _TYPED = re.compile(rf"(python )?-m experiments\.({'|'.join(INSTALLED)})\b")
 CHECKOUT: Path | None = None if (_PACKAGE / "configs").is_dir() else _PACKAGE.parent
-"""The folder of the repository; None: the package is installed without it."""
+"""Root of the repository; None if the package is installed without it."""
 CONFIGS = (CHECKOUT or _PACKAGE) / "configs"
-"""The folder of YAML files that Hydra composes."""
+"""Folder of the YAML files that Hydra composes."""
 
 
 def as_typed(text: str) -> str:
-    """The text, whose commands are those of a checkout, with commands as they are typed here."""
+    """Return a text with its checkout commands replaced by the commands to type here."""
     if CHECKOUT is not None and not _started_as_command():
         return text
     return _TYPED.sub(lambda found: f"{COMMAND if found[1] else '-m pcr_exp'} {found[2]}", text)

@@ -1,8 +1,8 @@
-"""Secrets are neither written nor shown: what counts as one, and what stands in its place.
+"""Hide secrets in everything that is written or shown.
 
-Three things are secrets: what a mapping holds under a name such as `password`, `client_secret` or
-`Authorization`, at any depth; user and password in an address (`https://me:word@host`); and the parameters
-that sign an address (`?sig=`, `X-Amz-Signature`). They belong in the environment, which nothing here writes.
+Three things are secrets: values under a name such as `password`, `client_secret` or `Authorization`, at any
+depth of a mapping; the user and password in an address (`https://me:word@host`); and the parameters that sign
+an address (`?sig=`, `X-Amz-Signature`). They belong in the environment, which this package never writes out.
 """
 
 from __future__ import annotations
@@ -20,19 +20,20 @@ _PARTS = (
     r"(?:access|account|api|auth|master|private|shared|service|storage)[_\-]?key|"
     r"\btokens?\b|[a-z0-9_\-]tokens?|token[_\-]"
 )
-"""What makes a name that of a secret wherever it stands, in a sentence too."""
+"""Parts that make a name secret anywhere, even within a sentence."""
 _NAME = re.compile(_PARTS, re.IGNORECASE)
 _WORDS = {"pwd", "auth", "sig", "bearer", "cookie", "cookies"}
 _WORDS_OF_CLIENTS = {"key", "keys", "pass"}
-"""Secrets among the settings of a client of storage; elsewhere, as in `label_key`, they mean other things."""
+"""Words that are secret only among a storage client's settings; elsewhere, as in `label_key`, they are
+not."""
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 _HARMLESS = re.compile(r"(?:file|path|endpoint|kms_?key_?id)$|tokeniz", re.IGNORECASE)
-"""Names of what says where a secret lies, or which one is meant."""
+"""Names that state where a secret is stored, or which secret is meant."""
 _NUMERIC = re.compile(r"secret|passw|pwd", re.IGNORECASE)
-"""Names under which a number is a secret too; `max_tokens` has none."""
+"""Names under which even a number is secret; `max_tokens` is not one of them."""
 _HEADER_NAME = re.compile(r"authorization|cookie|^x-", re.IGNORECASE)
 
-# Each pattern begins with something rare: a text of a hundred kilobytes is gone through once.
+# Each pattern begins with something rare, so that a text of a hundred kilobytes is scanned only once.
 _USER_IN_ADDRESS = re.compile(r"(?P<http>https?)?://(?P<user>[^\s/?#'\"<>`]*)@", re.IGNORECASE)
 _PARAMETER = re.compile(r"(?P<before>[?&](?P<name>[\w.~%-]{1,64})=)[^&\s'\"#<>`]+")
 _SWITCH = r"(?:true|false|null|none)(?:[\s,.;&()\[\]{}'\"]|$)"
@@ -48,7 +49,7 @@ _IN_MAPPING = re.compile(
 _IN_BRACES = re.compile(
     rf"(?P<before>[{{,]\s?(?P<name>[\w.-]{{1,64}}):\s?{_NO_SECRET})(?:{_QUOTED}|[^,{{}}]+)"
 )
-"""As Hydra has mappings on a command line."""
+"""A mapping in Hydra's command-line syntax."""
 _HEADER = re.compile(
     rf"(?P<before>\b(?:proxy-)?authorization['\"]?\s?[:=]\s?['\"]?{_NO_SECRET})"
     r"(?:[\w-]+\s+)?[^\s'\",&}]+",
@@ -58,7 +59,7 @@ _BEARER = re.compile(r"(?P<before>\bbearer\s+)[\w.~+/=-]{12,}", re.IGNORECASE)
 
 
 def is_secret_name(name: str, *, of_client: bool = False) -> bool:
-    """Whether what stands under this name is a secret; `of_client`: among settings of a storage's client."""
+    """Return whether values of this name are secret. `of_client`: it is a setting of a storage client."""
     words = [word.lower() for word in _WORD.findall(name)]
     return _HARMLESS.search(name) is None and (
         _NAME.search(name) is not None
@@ -69,9 +70,9 @@ def is_secret_name(name: str, *, of_client: bool = False) -> bool:
 
 
 def redacted(value: Any, name: str = "", *, of_client: bool = False) -> Any:
-    """Plain values (dicts, lists, texts, numbers) without the secrets in them; those without are as given.
+    """Return plain values (dicts, lists, strings, numbers) with their secrets hidden, otherwise unchanged.
 
-    `name` is what they stand under; `of_client` as in `is_secret_name`.
+    `name` is the name of the value; `of_client` is as in `is_secret_name`.
     """
     is_secret = is_secret_name(name, of_client=of_client)
     if isinstance(value, Mapping):
@@ -92,7 +93,7 @@ def redacted(value: Any, name: str = "", *, of_client: bool = False) -> Any:
 
 
 def find_secret(options: Any, name: str) -> str | None:
-    """The dotted name of the first secret in settings of a storage's client, which stand under `name`."""
+    """Return the dotted name of the first secret in a storage client's settings called `name`, or None."""
     own = name.rpartition(".")[2]
     if isinstance(options, Mapping) and not is_secret_name(own, of_client=True):
         found = (find_secret(part, f"{name}.{key}") for key, part in options.items())
@@ -102,20 +103,20 @@ def find_secret(options: Any, name: str) -> str | None:
 
 
 def _is_header(pair: Sequence[Any]) -> bool:
-    """Whether it is a name and its secret, as the headers of a request may be given."""
+    """Return whether a pair is a secret header's name and value, as headers of a request may be given."""
     is_pair = len(pair) == 2 and all(isinstance(part, str) for part in pair)
     is_named = is_pair and _HEADER_NAME.search(pair[0]) is not None and is_secret_name(pair[0])
     return is_named and bool(pair[1]) and not _is_no_secret(pair[1])
 
 
 def _is_no_secret(value: str) -> bool:
-    """Whether it only names where the secret is, as `${oc.env:TOKEN}` does, or is a switch."""
+    """Return whether a value is a switch, or only refers to a secret, as `${oc.env:TOKEN}` does."""
     bare = value.strip("'\"").lower()
     return bare in ("true", "false", "null", "none") or (bare.startswith("${") and bare.endswith("}"))
 
 
 def redacted_text(text: str) -> str:
-    """A text without the secrets in its addresses, and in what it assigns by name."""
+    """Return a text without the secrets in its addresses and in its assignments to secret names."""
     if "@" in text and "://" in text:
         text = _USER_IN_ADDRESS.sub(_without_user, text)
     if "=" in text or ":" in text:
@@ -127,7 +128,7 @@ def redacted_text(text: str) -> str:
 
 
 def _without_user(match: re.Match[str]) -> str:
-    # In http a user's name may be a token; that of abfs://container@account is none.
+    # The user in an http address may be a token; the one in abfs://container@account is not.
     has_secret = match["http"] or ":" in match["user"]
     return f"{match['http'] or ''}://{HIDDEN}@" if has_secret else match[0]
 
@@ -149,7 +150,7 @@ def _hide_assigned(match: re.Match[str]) -> str:
 
 
 def redacted_words(words: Sequence[str]) -> list[str]:
-    """The words of a command without secrets: not in `--password=...`, `--token ...`, `group.key=...`."""
+    """Return a command's words with secrets hidden in `--password=...`, `--token ...` and `group.key=...`."""
     shown: list[str] = []
     hides_next = False
     for word in words:
@@ -168,7 +169,7 @@ def redacted_words(words: Sequence[str]) -> list[str]:
 
 
 class RedactingFormatter(logging.Formatter):
-    """Lines of a log, tracebacks too, without secrets."""
+    """A log formatter that hides secrets, also in tracebacks."""
 
     def format(self, record: logging.LogRecord) -> str:
         return redacted_text(super().format(record))

@@ -1,4 +1,4 @@
-"""Refusing a value by its key. A bound of one setting stands in its field, a rule over several is `require`d.
+"""Validation of settings by key. Bounds of one setting annotate its field; other rules call `require`.
 
 In a configuration:
 
@@ -24,44 +24,44 @@ from pcr_exp.errors import SettingError
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Which values a setting may have, and the words that say so."""
+    """A test of a setting's value, and a description of the valid values."""
 
     holds: Callable[[Any], bool]
     wanted: str
 
 
 PATH: Final = object()
-"""Beside the type of a field that holds a path, or several: `~` becomes the home it stands for."""
+"""Annotation of a field that holds one or more paths, in which `~` is expanded to the home directory."""
 
 
 def at_least(low: int, wanted: str = "") -> Bound:
-    """A finite number that is not below `low`."""
+    """Accept finite numbers from `low` up."""
     said = wanted or ("0 or more" if low == 0 else f"at least {low}")
     return Bound(lambda value: low <= value < math.inf, said)
 
 
 def above(low: int, wanted: str = "") -> Bound:
-    """A number above `low`."""
+    """Accept numbers above `low`."""
     return Bound(lambda value: value > low, wanted or f"above {low}")
 
 
 def one_of(*choices: str) -> Bound:
-    """One of these words."""
+    """Accept one of these words."""
     return Bound(lambda value: value in choices, " or ".join(choices))
 
 
 def or_null(bound: Bound, wanted: str = "") -> Bound:
-    """The same, or null."""
+    """Accept null, and whatever `bound` accepts."""
     return Bound(lambda value: value is None or bound.holds(value), wanted or f"null or {bound.wanted}")
 
 
 def each(holds: Callable[[Any], bool], wanted: str) -> Bound:
-    """A list, or a dict of values, each of which is like this."""
+    """Accept a list or dict whose values all satisfy `holds`."""
     return Bound(lambda given: all(map(holds, _items(given))), wanted)
 
 
 def any_each(holds: Callable[[Any], bool], wanted: str) -> Bound:
-    """The same, of one item or more."""
+    """Accept a non-empty list or dict whose values all satisfy `holds`."""
     return Bound(lambda given: bool(given) and all(map(holds, _items(given))), wanted)
 
 
@@ -75,14 +75,14 @@ INNER_SHARE = Bound(lambda value: 0 < value < 1, "a share in (0, 1)")
 
 
 def check_fields(config: object, prefix: str = "") -> None:
-    """Expand the paths of a dataclass of settings, and refuse values that are out of their fields' bounds.
+    """Expand the paths in a settings dataclass, and reject values outside their fields' bounds.
 
     Args:
-        config: Its fields' bounds stand in their annotations, also those of its bases.
-        prefix: What keys begin with, such as `loader`.
+        config: The settings. Bounds are in the annotations of its class and its base classes.
+        prefix: The first part of its keys, such as `loader`.
 
     Raises:
-        SettingError: says the key, what was given and what was wanted.
+        SettingError: names the key, the given value and the wanted values.
     """
     for name, marks in _marks(type(config)).items():  # type: ignore[arg-type]  # classes can be hashed
         value = getattr(config, name)
@@ -95,7 +95,7 @@ def check_fields(config: object, prefix: str = "") -> None:
 
 @functools.cache
 def _marks(schema: type) -> dict[str, list[Any]]:
-    """Bounds and PATH beside the types of fields; those of a base hold where a class does not say its own."""
+    """Return each field's Bound and PATH annotations; those of a base hold unless a class has its own."""
     found: dict[str, list[Any]] = {}
     for cls in reversed(schema.__mro__):
         for name, hint in get_type_hints(cls, include_extras=True).items():
@@ -106,17 +106,17 @@ def _marks(schema: type) -> dict[str, list[Any]]:
 
 
 def require(ok: bool, key: str, given: object, wanted: str) -> None:
-    """Raise SettingError, which says the key, what was given and what was wanted, unless `ok`."""
+    """Raise SettingError, which names the key, the given value and the wanted values, unless `ok`."""
     if not ok:
         raise SettingError(key, given, wanted)
 
 
 def pair(key: str, values: Sequence[float]) -> tuple[float, float]:
-    """Return the two numbers of a setting. Raises SettingError unless there are two."""
+    """Return the two numbers of a setting. Raises SettingError unless there are exactly two."""
     require(isinstance(values, Sequence) and len(values) == 2, key, values, "two numbers, [low, high]")
     return values[0], values[1]
 
 
 def expanded(path: str) -> str:
-    """A path with `~` replaced by the home it stands for; addresses such as s3://... stay as they are."""
+    """Return a path with `~` expanded to the home directory; addresses such as s3://... stay unchanged."""
     return os.path.expanduser(path)  # noqa: PTH111 (a Path would make one slash of an address's two)

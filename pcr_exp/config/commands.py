@@ -1,4 +1,4 @@
-"""The settings of commands that prepare, train, draw and demonstrate; and what all commands share."""
+"""Settings of the commands that prepare, train, draw and demonstrate, and settings shared by all commands."""
 
 from __future__ import annotations
 
@@ -30,25 +30,25 @@ from pcr_exp.config.training import ModelConfig, TaskConfig, TrainingConfig
 
 @dataclass(kw_only=True, slots=True)
 class TrackingConfig:
-    """Where curves go besides the run directory."""
+    """Where training curves are logged, besides the run directory."""
 
     name: Annotated[str, one_of("none", "wandb")] = MISSING
     """`none` or `wandb`."""
     mode: Annotated[str, one_of("offline", "online")] = "offline"
-    """W&B's mode: `offline` writes files, `online` uploads while it runs."""
+    """W&B mode: `offline` writes files, `online` uploads during the run."""
     project: str = "pcr-exp"
-    """The W&B project."""
+    """W&B project."""
     entity: str | None = None
-    """The W&B user or team; null: your default."""
+    """W&B user or team; null: your default."""
     tags: list[str] = field(default_factory=list)
-    """Words to find runs by."""
+    """Tags to find runs by."""
 
     def __post_init__(self) -> None:
         check_fields(self, "tracking")
 
 
 def no_tracking() -> TrackingConfig:
-    """Nothing is shown besides the files."""
+    """Return settings that write files only."""
     return TrackingConfig(name="none")
 
 
@@ -57,14 +57,14 @@ class RunnerConfig:
     """Settings of all programs that read data or train."""
 
     components: list[str] = field(default_factory=list)
-    """Your own packages of datasets, models, scan policies and codecs; see `pcr_exp.config.components`. Only
-    the command line can name them, for what they register is needed to compose a configuration."""
+    """Your own packages of datasets, models, scan policies and codecs; see `pcr_exp.config.components`. Name
+    them on the command line only: composing a configuration needs what they register."""
     smoke: dict[str, Any] = field(default_factory=dict)
-    """Overrides by key for `runner=smoke`: a trial in seconds, on the embedded dataset."""
+    """Overrides by key for `runner=smoke`, a trial of seconds on the embedded dataset."""
     note: dict[str, Any] = field(default_factory=dict)
-    """An experiment's note for people: the result it shows, the papers, and its cost."""
+    """Notes on an experiment for its readers: the result it shows, the papers, and its cost."""
     dry_run: bool = False
-    """Say what would run and what it would take, and do nothing; `--dry-run` is the same."""
+    """Show what would run and what it would take, and do nothing; `--dry-run` is the same."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -73,19 +73,20 @@ class StudyConfig(RunnerConfig):
 
     dataset: DatasetConfig = MISSING
     out_root: Annotated[str, PATH] = MISSING
-    """Results go to `<out_root>/<id>`; the id is readable, and ends in a key of all that decides them."""
+    """Results go to `<out_root>/<id>`. The id is readable, and ends in a key of everything that determines
+    them."""
     out: Annotated[str | None, PATH] = None
-    """Folder of the results in place of `<out_root>/<id>`. One with results of other settings or images is
-    refused."""
+    """Folder of the results, instead of `<out_root>/<id>`. A folder with results of other settings or images
+    is refused."""
 
     @property
     def place(self) -> str:
-        """The folder of the results, for people."""
+        """The folder of the results, as shown to users."""
         return f"{self.out_root}/<id>" if self.out is None else self.out
 
 
 OF_THE_COMMAND = ("smoke", "note", "dry_run")
-"""Keys of RunnerConfig that say how a command is carried out, or why: no run remembers them."""
+"""Keys of RunnerConfig that state how or why a command is run. Runs do not record them."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -95,14 +96,14 @@ class PrepareConfig(RunnerConfig):
     dataset: DatasetConfig = MISSING
     records: RecordsConfig = field(default_factory=RecordsConfig)
     check: Annotated[str, one_of("none", "times", "content")] = "none"
-    """Compare every image with what the records were made of, and change nothing: `times` (`--check`) by
-    names, labels, sizes and times, `content` (`--check=content`) byte by byte as well."""
+    """Compare every image with the source of the records, and change nothing. `times` (`--check`) compares
+    names, labels, sizes and times; `content` (`--check=content`) also compares every byte."""
     tracking: TrackingConfig = field(default_factory=no_tracking)
     out: Annotated[str, PATH] = "outputs/prepare/${dataset.name}"
-    """Where the table of what was encoded goes, if it is tracked."""
+    """Folder of the table of encoded bytes, written if tracking is on."""
 
     def __post_init__(self) -> None:
-        self.check = {"True": "times", "False": "none"}.get(str(self.check), self.check)  # as once
+        self.check = {"True": "times", "False": "none"}.get(str(self.check), self.check)  # once a bool
         check_fields(self)
 
 
@@ -123,12 +124,12 @@ class TrainConfig(RunnerConfig):
     gradients: GradientsConfig = field(default_factory=GradientsConfig)
     network: NetworkConfig = field(default_factory=NetworkConfig)
     world_size: Annotated[int, at_least(1)] = 1
-    """Processes that train together; each reads its share of `training.global_batch_size`."""
+    """Processes that train together. Each reads its share of `training.global_batch_size`."""
     tracking: TrackingConfig = MISSING
     seed: Annotated[int, at_least(0)] = 0
-    """Seed of weights, orders and augmentation."""
+    """Seed of initial weights, orders and augmentation."""
     runs_root: Annotated[str, PATH] = "outputs/runs"
-    """Folder in which each run has a folder of its own."""
+    """Folder that contains a folder for each run."""
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -142,13 +143,13 @@ class TrainConfig(RunnerConfig):
 
     @property
     def num_slots(self) -> int:
-        """Batches that a global batch is made of."""
+        """Micro-batches per global batch."""
         training = self.training
         return num_slots(training.batch_size, training.global_batch_size, self.world_size)
 
     @property
     def crops(self) -> CropSettings:
-        """Crops to train and evaluate on."""
+        """Crops for training and evaluation."""
         training = self.training
         return crops_of(self.dataset.augment, self.loader, training.image_size, training.eval_image_size)
 
@@ -160,25 +161,25 @@ class FiguresConfig:
     runs_root: Annotated[str, PATH] = "outputs/runs"
     """Folder of finished runs."""
     quality_root: Annotated[str, PATH] = "outputs/quality"
-    """Folder of what `quality` measured."""
+    """Folder of results of `quality`."""
     out: Annotated[str, PATH] = "outputs/figures"
-    """Folder of figures and tables."""
+    """Folder for figures and tables."""
     target: Annotated[float | None, or_null(SHARE, "a share in (0, 1], or null")] = None
-    """Value of the primary metric (such as top-1) that time is measured to; null: each run's own."""
+    """Target value of the primary metric (such as top-1) for time to accuracy; null: each run's own."""
     exclusive_only: bool = True
-    """Show seconds only of runs that had the machine to themselves: others took at most 5 % of the CPU. With
-    false `hardware` says which did not."""
+    """Show seconds only for runs that had the machine to themselves: others took at most 5 % of the CPU. If
+    false, `hardware` marks runs that did not."""
     compare: str | None = None
-    """A dotted key, such as `loader.decode`: runs that differ in it alone are compared seed by seed, too."""
+    """A dotted key, such as `loader.decode`. Runs that differ only in it are also compared seed by seed."""
     reference: str | None = None
-    """The value of `compare` that the others are compared with."""
+    """Value of `compare` that the other values are compared with."""
     timing_root: Annotated[str | None, PATH] = None
-    """Folder of short exclusive runs (`training.stop_after_s`), whose seconds per epoch times the epochs of
-    the runs in `runs_root` are times to accuracy at their bandwidths; null: none."""
+    """Folder of short exclusive runs (`training.stop_after_s`); null: none. Their seconds per epoch, times
+    the epochs of the runs in `runs_root`, give times to accuracy at their bandwidths."""
     targets_root: Annotated[str, PATH] = "outputs/fair_baseline"
-    """Folder of `fair_baseline.csv` tables, whose targets those times are to."""
+    """Folder of `fair_baseline.csv` tables with the targets of those times."""
     dry_run: bool = False
-    """As RunnerConfig's."""
+    """As in RunnerConfig."""
     tracking: TrackingConfig = field(default_factory=no_tracking)
 
     def __post_init__(self) -> None:
@@ -193,22 +194,22 @@ _LIMITED = Bound(INNER_SHARE.holds, f"{INNER_SHARE.wanted}: at 1 storage is no l
 
 @dataclass(kw_only=True, slots=True)
 class DemoConfig(RunnerConfig):
-    """`python -m experiments.demo`: the whole slice on the embedded images."""
+    """`python -m experiments.demo`: all steps on the embedded images, from preparing to the report."""
 
     labels: Annotated[list[str], Bound(bool, "at least one label of the dataset")] = MISSING
-    """Labels to train on; the first one's table is shown as the result."""
+    """Labels to train on. The result shown is the table of the first one."""
     scans: Annotated[list[str], _WITH_BASELINE] = MISSING
-    """Options of the group `scan` to train at, `baseline` among them."""
+    """Options of the group `scan` to train with, `baseline` among them."""
     overrides: list[str] = field(default_factory=list)
     """Settings of every training run, as on the command line of `experiments.train`."""
     baseline_share: Annotated[float, _LIMITED] = 0.5
-    """Storage supplies this share of the baseline images/s that this machine trains, measured first."""
+    """Storage supplies this share of the images/s that this machine trains with baseline, measured first."""
     quality_images: Annotated[int, at_least(1)] = 100
-    """Images whose MS-SSIM is measured."""
+    """Number of images to measure MS-SSIM on."""
     tracking: TrackingConfig = field(default_factory=no_tracking)
-    """For its measurements, each of its runs, and its report."""
+    """Tracking of its measurements, each of its runs, and its report."""
     out: Annotated[str, PATH] = "outputs/demo"
-    """Folder of everything that it makes."""
+    """Folder for all of its output."""
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -1,8 +1,8 @@
-"""Which code of the user's own a configuration runs: a part of the identity of what comes out of it.
+"""The user's own code that a configuration runs, which is part of the identity of its results.
 
-Components of this package are covered by `pcr_exp.numerics`. One of the user's own is covered by its source:
-the module that registers it, the module of its settings, and all that these import from the same package or,
-if that is not installed, from beside it. Of an installed package the version counts, too.
+Components of this package are covered by `pcr_exp.numerics`. A user's component is covered by its source: its
+own module, that of its settings, and all that these import from the same package or, if that is not
+installed, from the folder that contains it. For an installed package, the version also counts.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ log = logging.getLogger(__name__)
 
 _OURS = "pcr_exp"
 _CODECS = "images.codec"
-"""The group whose options have no settings: `records.codec` names one."""
+"""Group whose options have no settings; `records.codec` names one of them."""
 
 
 def component_code(config: object) -> dict[str, str]:
-    """The user's own code that a configuration runs; empty if all of its components are ours.
+    """Return the user's own code that a configuration runs; empty if all of its components are ours.
 
     Args:
         config: A runner's whole configuration, as objects.
 
     Returns:
-        By module 16 hex digits of its source, and as `version of <package>` the version of an installed one.
+        16 hex digits of the source by module; for an installed package, `version of <package>` -> version.
     """
     used = {module for found in _components(config) for module in _modules(found)}
     starts = {module for module in used if _top(module) != _OURS}
@@ -53,12 +53,12 @@ def component_code(config: object) -> dict[str, str]:
 
 @cache
 def _installed() -> Mapping[str, list[str]]:
-    """The installed packages that bring each topmost module; to ask takes a third of a second."""
+    """Return the installed packages of each top-level module. The lookup takes a third of a second."""
     return packages_distributions()
 
 
 def _components(value: object) -> Iterator[Component]:
-    """The components whose settings are anywhere in a configuration."""
+    """Yield the components whose settings are anywhere in a configuration."""
     if is_dataclass(value) and not isinstance(value, type):
         yield from chosen_by(value)
         for field in fields(value):
@@ -79,11 +79,11 @@ def _modules(found: Component) -> list[str]:
 
 
 def _own_sources(start: str, *, beside: bool) -> Iterator[tuple[str, bytes]]:
-    """(module, source) of a module and of the user's own that it imports, each once.
+    """Yield (module, source) for a module and the user's own modules that it imports, each once.
 
     Args:
         start: A module that was imported.
-        beside: Whether modules that lie in the folder of its topmost package are the user's own, too.
+        beside: Whether modules next to its top-level package or module are the user's own, too.
     """
     home = _home(_spec(_top(start))) if beside else None
     waiting, seen = [start], {start}
@@ -104,12 +104,12 @@ def _own_sources(start: str, *, beside: bool) -> Iterator[tuple[str, bytes]]:
 
 
 def _imported(source: bytes, module: str) -> Iterator[str]:
-    """Names that a module's source imports, and the packages around them; some are no modules."""
+    """Yield the names that a module's source imports, and their parent packages; some are not modules."""
     loaded = sys.modules.get(module)
     package = getattr(loaded, "__package__", None) or _package(module)
     try:
         tree = ast.parse(source)
-    except SyntaxError:  # it was edited since it was imported: whoever imports it next is told
+    except SyntaxError:  # edited since it was imported: the next import reports it
         return
     for node in ast.walk(tree):
         imported: list[str] = []
@@ -127,7 +127,7 @@ def _imported(source: bytes, module: str) -> Iterator[str]:
 
 
 def _spec(module: str) -> ModuleSpec | None:
-    """Where a module lies; None if it is none. Imports the packages that it lies in."""
+    """Find a module; None if it is not one. Imports its parent packages."""
     try:
         return importlib.util.find_spec(module)
     except (ImportError, AttributeError, ValueError):
@@ -135,7 +135,7 @@ def _spec(module: str) -> ModuleSpec | None:
 
 
 def _file(module: str) -> Path | None:
-    """A module's file; None if it is no module, or has none."""
+    """Return a module's file; None if it is not a module or has no file."""
     loaded, spec = sys.modules.get(module), None
     file = getattr(loaded, "__file__", None)
     if file is None and (spec := _spec(module)) is not None and spec.has_location:
@@ -144,7 +144,7 @@ def _file(module: str) -> Path | None:
 
 
 def _home(spec: ModuleSpec | None) -> Path | None:
-    """The folder that a topmost module or package lies in."""
+    """Return the folder that contains a top-level module or package."""
     if spec is None or not spec.has_location or spec.origin is None:
         return None
     path = Path(spec.origin).resolve()

@@ -1,4 +1,4 @@
-"""Datasets, models, tasks, scan policies, echo variants and codecs by name, each registered where it stands.
+"""Registry of datasets, models, tasks, scan policies, echo variants and codecs, by name.
 
     @dataclass(kw_only=True, slots=True)
     class EagerConfig(CandidatesConfig):
@@ -7,13 +7,13 @@
     @register("scan", "eager", EagerConfig)
     def open_eager(config: EagerConfig, run: PolicyInputs) -> ScanPolicy: ...
 
-With a `configs/scan/eager.yaml` whose defaults begin with `eager_schema`, `scan=eager` then works. What is
-registered builds the component from its settings; the arguments after the settings are each group's own. An
-image codec has no settings: `records.codec` names it, and records that it made do.
+Together with a `configs/scan/eager.yaml` whose defaults begin with `eager_schema`, this makes `scan=eager`
+work. The registered function builds the component from its settings; its other arguments depend on the group.
+An image codec has no settings: it is named by `records.codec` and by the records that it wrote.
 
-Components are found in our own packages, in packages that are installed with an entry point of the group
-`pcr_exp.components`, and in those that `components=[my_package]` names. A package that has a folder `configs`
-brings its YAML files along.
+Components are found in this package, in packages installed with an entry point of the group
+`pcr_exp.components`, and in the packages that `components=[my_package]` names. If a package has a folder
+`configs`, its YAML files are available as well.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ OURS = (
     "pcr_exp.loading.echo.variants",
     *(f"pcr_exp.training.{name}" for name in ("models", "task", "values")),
 )
-"""The modules that register our components, but for the image codec, which readers of records import. Others
-need torch and the like: who only composes a configuration does not wait seconds for that."""
+"""Modules that register our components, except the image codec, which readers of records import. Others need
+torch and the like, and are not listed, so that composing a configuration does not wait seconds for them."""
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -51,19 +51,19 @@ class Component:
     """One option of a configuration group."""
 
     schema: type | None
-    """The dataclass of its settings; None: it has none."""
+    """Dataclass of its settings; None if it has none."""
     build: Callable[..., Any]
-    """Called with the settings, if there are any, and what the group's `open_...` function passes on."""
+    """Called with the settings, if any, and the arguments of the group's `open_...` function."""
 
 
 _components: dict[str, dict[str, Component]] = {}
 _packages: list[str] = []
-"""Users' packages, in the order in which they were found."""
+"""Users' packages, in the order of discovery."""
 _found_all = False
 
 
 def register(group: str, name: str, schema: type | None = None) -> Callable[[F], F]:
-    """Register the decorated function or class as the option `name` of a group, with its settings if any.
+    """Register the decorated function or class as option `name` of a group, with its settings class if any.
 
     Raises:
         ConfigError: another component has this name.
@@ -83,14 +83,14 @@ def register(group: str, name: str, schema: type | None = None) -> Callable[[F],
 
 
 def find_components(packages: Iterable[str] = ()) -> None:
-    """Import our components, those of installed packages, and those of `packages`; each only once.
+    """Import our components, those of installed packages, and those of `packages`, each only once.
 
     Raises:
         ConfigError: a package cannot be imported.
     """
     global _found_all
     if not _found_all:
-        _found_all = True  # set first: a component's module may ask for others while it is imported
+        _found_all = True  # set first: importing a component's module may look up others
         for module in OURS:
             importlib.import_module(module)
         for entry in entry_points(group=ENTRY_POINTS):
@@ -100,34 +100,34 @@ def find_components(packages: Iterable[str] = ()) -> None:
 
 
 def schemas(group: str) -> dict[str, type]:
-    """Every option of a group that has settings of its own, with their dataclass."""
+    """Return the settings dataclass of every option of a group that has one."""
     options = _options(group).items()
     return {name: component.schema for name, component in options if component.schema is not None}
 
 
 def names(group: str) -> list[str]:
-    """The names that are registered in a group, in alphabetical order."""
+    """Return the registered names of a group, in alphabetical order."""
     return sorted(_options(group))
 
 
 def groups() -> list[str]:
-    """Every group that a component is registered in."""
+    """Return every group with a registered component."""
     find_components()
     return list(_components)
 
 
 def component(group: str, name: str) -> Component:
-    """The option `name` of a group. Raises KeyError if there is none.
+    """Return the option `name` of a group. Raises KeyError if there is none.
 
-    Others are only looked for if it has not been registered yet.
+    Other components are only imported if it has not been registered yet.
     """
     return _components.get(group, {}).get(name) or _options(group)[name]
 
 
 def component_of(group: str, config: Any) -> tuple[str, Component]:
-    """The option of a group whose settings these are, with its name.
+    """Return the name and component of the option of a group that these settings belong to.
 
-    Settings of one dataclass may belong to several options; their `name` then tells which.
+    If several options share a dataclass, the settings' `name` decides.
 
     Raises:
         ConfigError: they belong to none.
@@ -141,12 +141,12 @@ def component_of(group: str, config: Any) -> tuple[str, Component]:
 
 
 def chosen_by(settings: object) -> list[Component]:
-    """The options of any group whose settings these are; of several in one group the one that they name."""
+    """Return the options that these settings belong to, in any group; their `name` decides among several."""
     return [each for group in groups() for each in _matching(group, settings).values()]
 
 
 def build(group: str, config: Any, *given: Any) -> Any:
-    """Build the component whose settings these are; see its group's `open_...` function.
+    """Build the component that these settings belong to; see its group's `open_...` function.
 
     Raises:
         ConfigError: no component has such settings.
@@ -155,7 +155,7 @@ def build(group: str, config: Any, *given: Any) -> Any:
 
 
 def config_folders() -> list[Path]:
-    """The folders `configs` of users' packages, for Hydra's search path."""
+    """Return the `configs` folders of users' packages, for Hydra's search path."""
     roots = [Path(root) for package in _packages for root in getattr(sys.modules[package], "__path__", [])]
     return [root / "configs" for root in roots if (root / "configs").is_dir()]
 

@@ -1,8 +1,8 @@
 """From YAML files and a command line to objects.
 
-YAML under `configs/` is composed by Hydra against the dataclasses of this package and becomes objects once,
-at entry (`load`). Their `slots=True` is what turns an unknown key that was forced in with `+` into an error,
-and their `__post_init__` is where a value that cannot work is refused, by its key.
+Hydra composes the YAML under `configs/` against the dataclasses of this package, and `load` converts it to
+objects once, at entry. With `slots=True`, an unknown key that was forced in with `+` becomes an error.
+`__post_init__` refuses invalid values by their keys.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ T = TypeVar("T")
 
 
 class UsersConfigs(SearchPathPlugin):
-    """Lets Hydra find the YAML files that users' packages of components bring along."""
+    """Hydra plugin that finds the YAML files of users' component packages."""
 
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
-        """Append their folders: a file of ours goes before one of the same name."""
+        """Append the packages' folders. Our file takes precedence over one of the same name."""
         for folder in components.config_folders():
             search_path.append(provider="pcr_exp.components", path=f"file://{folder}")
 
 
 def prepare_hydra(packages: Iterable[str] = (), commands: Mapping[str, type] | None = None) -> None:
-    """Give Hydra the schemas that the YAML files are checked against, and the functions that they call.
+    """Register the schemas that YAML files are checked against, and the resolvers that they call, with Hydra.
 
     Args:
-        packages: Users' packages of components, besides those that are installed with an entry point.
-        commands: The schema of each command that is composed, by the name of its YAML file.
+        packages: Users' component packages, besides those installed with an entry point.
+        commands: Schema of each command to compose, by the name of its YAML file.
 
     Raises:
         ConfigError: a package cannot be imported.
@@ -64,7 +64,7 @@ def prepare_hydra(packages: Iterable[str] = (), commands: Mapping[str, type] | N
 
 
 _stored: dict[tuple[str | None, str], type] = {}
-"""Schemas that Hydra was given in this process: to give them anew costs as much as to compose."""
+"""Schemas already stored in this process. Storing them again would cost as much as composing."""
 
 
 def _store(group: str | None, name: str, schema: type) -> None:
@@ -74,10 +74,10 @@ def _store(group: str | None, name: str, schema: type) -> None:
 
 
 def named_packages(overrides: Iterable[str]) -> list[str]:
-    """The packages in `components=[my_package]`: what they register is needed before anything is composed.
+    """Return the packages in `components=[my_package]`. They must be imported before composing.
 
     Raises:
-        ConfigError: the value is no list.
+        ConfigError: the value is not a list.
     """
     packages: list[str] = []
     for override in overrides:
@@ -90,23 +90,23 @@ def named_packages(overrides: Iterable[str]) -> list[str]:
 
 
 def compose(name: str, schema: type[T], *overrides: str) -> T:
-    """The settings of `python -m experiments.<name> <overrides>`; inside a command, by its search path.
+    """Return the settings of `python -m experiments.<name> <overrides>`, in a command by its search path.
 
     Args:
-        name: Of the command, and of its YAML file.
-        schema: The dataclass of its settings.
-        overrides: As on its command line.
+        name: Name of the command and of its YAML file.
+        schema: Dataclass of its settings.
+        overrides: Overrides as on its command line.
 
     Raises:
-        ConfigError: a key is missing, unknown, of the wrong type, or has a value that cannot work.
-        hydra.errors.HydraException: an override cannot be read, or names no option that there is.
+        ConfigError: a key is missing, unknown, of the wrong type, or has an invalid value.
+        hydra.errors.HydraException: an override cannot be parsed, or names an option that does not exist.
     """
     prepare_hydra(named_packages(overrides), {name: schema})
     return load(composed(name, overrides), schema)
 
 
 def composed(name: str, overrides: Iterable[str], *, with_hydra: bool = False) -> DictConfig:
-    """Hydra's configuration of a command, with its own node if asked for; see `prepare_hydra`."""
+    """Return a command's composed configuration, on request with the `hydra` node; see `prepare_hydra`."""
     inside = GlobalHydra.instance().is_initialized()
     opened = nullcontext() if inside else hydra.initialize_config_dir(str(CONFIGS), version_base="1.3")
     with opened:
@@ -114,16 +114,16 @@ def composed(name: str, overrides: Iterable[str], *, with_hydra: bool = False) -
 
 
 def load(config: DictConfig, schema: type[T]) -> T:
-    """Turn what Hydra composed into objects; every check of this package runs here.
+    """Convert a composed configuration to objects. This runs every check of this package.
 
     Raises:
-        ConfigError: a key is missing, unknown, of the wrong type, or has a value that cannot work.
+        ConfigError: a key is missing, unknown, of the wrong type, or has an invalid value.
     """
     try:
         loaded = OmegaConf.to_object(config)
     except ConfigError:
         raise
-    except (ConfigKeyError, AttributeError) as error:  # the latter is how slots refuse `+dataset.typo=1`
+    except (ConfigKeyError, AttributeError) as error:  # slots refuse `+dataset.typo=1` with an AttributeError
         raise ConfigError(f"unknown configuration key: {_in_a_line(error)}") from error
     except (OmegaConfBaseException, TypeError) as error:
         raise ConfigError(f"the configuration cannot be used: {_in_a_line(error)}") from error

@@ -1,9 +1,9 @@
-"""Where credentials for records belong: in the environment, under the names that each kind of address has."""
+"""Where credentials for records belong: in environment variables, which depend on the kind of address."""
 
 from __future__ import annotations
 
 HTTP_AUTHORIZATION = "PCR_EXP_HTTP_AUTHORIZATION"
-"""Environment variable that holds the `Authorization` header of requests to http:// and https://."""
+"""Environment variable with the `Authorization` header of requests to http:// and https://."""
 
 _VARIABLES = {
     "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, with AWS_SESSION_TOKEN if they are temporary",
@@ -17,14 +17,14 @@ _SAME = {"s3a": "s3", "gcs": "gs", "https": "http", "abfs": "az", "abfss": "az",
 
 
 def credential_variables(address: str = "") -> str:
-    """The environment variables that give credentials for an address, in words; of all kinds without one."""
+    """Return a phrase with the credential variables for an address, or for all kinds of address if empty."""
     scheme = address.partition("://")[0]
     known = _VARIABLES.get(_SAME.get(scheme, scheme))
     return known or "; ".join(f"{name}://: {variables}" for name, variables in _VARIABLES.items())
 
 
 def how_to_give_credentials(address: str) -> str:
-    """A sentence about an address that wants credentials, or others than it was given."""
+    """Return advice, as a sentence, for an address that needs credentials, or other ones than given."""
     scheme = address.partition("://")[0]
     kind = _SAME.get(scheme, scheme)
     public = f"; for a public bucket, {_PUBLIC[kind]}=true" if kind in _PUBLIC else ""

@@ -11,18 +11,18 @@ from pcr_exp.config.loader import ANTIALIAS, LoaderConfig
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CropSettings:
-    """All that decides the pixels of a crop, beside the image and what is drawn at random."""
+    """All settings that determine the pixels of a crop, besides the image and random draws."""
 
     train_px: int
-    """Pixels of a side of the random crops to train on."""
+    """Side in pixels of the random crops for training."""
     eval_px: int
-    """The same of the centre crops to evaluate on."""
+    """Side in pixels of the centre crops for evaluation."""
     augment: AugmentConfig = field(default_factory=AugmentConfig)
     antialias: bool = ANTIALIAS
     decode: str = "scaled"
 
     def key(self) -> dict[str, Any]:
-        """The settings that measurements of training crops depend on."""
+        """Return the settings that measurements of training crops depend on."""
         return {
             "decode": self.decode,
             "antialias": self.antialias,
@@ -34,7 +34,7 @@ class CropSettings:
 def crops_of(
     augment: AugmentConfig, loader: LoaderConfig, train_px: int, eval_px: int | None = None
 ) -> CropSettings:
-    """The crops that settings ask for: `dataset.augment`, `loader`, and their sizes (px)."""
+    """Return the crop settings for `dataset.augment`, `loader` and sizes in pixels."""
     return CropSettings(
         train_px=train_px,
         eval_px=eval_px or train_px,

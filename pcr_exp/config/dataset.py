@@ -1,4 +1,4 @@
-"""Settings that all datasets share: the images, the label, and how the papers train on them."""
+"""Settings that all datasets share: images, labels, and how the papers train on them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _NAME = Bound(
 _FEW = Bound(lambda share: 0 <= share < 1, "a share of the training images, 0 or more and below 1")
 
 SEPARATOR = ";"
-"""Between the names in a class's name that stands for several: see records/FORMAT.md."""
+"""Separates the class names in a label that combines several classes; see records/FORMAT.md."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -37,9 +37,9 @@ class AugmentConfig:
     """Crops and flips of a decoded image before it enters a batch."""
 
     crop_scale: list[float] = field(default_factory=lambda: [0.08, 1.0])
-    """Random-resized-crop: smallest and largest share of the image's area (Szegedy et al. 2015)."""
+    """Random resized crop: minimum and maximum share of the image's area (Szegedy et al. 2015)."""
     crop_ratio: list[float] = field(default_factory=lambda: [0.75, 4 / 3])
-    """Smallest and largest ratio of a crop's width to its height."""
+    """Minimum and maximum ratio of a crop's width to its height."""
     horizontal_flip: bool = True
     """Mirror half of the training images."""
     eval_crop_fraction: Annotated[float, SHARE] = 0.875
@@ -55,9 +55,9 @@ class AugmentConfig:
 
 @dataclass(kw_only=True, slots=True)
 class PaperConfig:
-    """How the PCR paper trains on a dataset (`training=paper model=paper`); sources in each YAML.
+    """How the PCR paper trains on a dataset (`training=paper model=paper`); sources are in each YAML file.
 
-    The defaults are its settings for ImageNet, for datasets that it does not have.
+    The defaults are the paper's ImageNet settings, for datasets that the paper does not use.
     """
 
     model: str = "resnet18"
@@ -67,48 +67,48 @@ class PaperConfig:
     epochs: int = 90
     """Passes over the training images."""
     learning_rate: float = 0.1
-    """Per 256 images of global batch."""
+    """Learning rate per 256 images of the global batch."""
     lr_milestones: list[int] = field(default_factory=lambda: [30, 60])
-    """Epochs at which the rate falls to a tenth."""
+    """Epochs at which the learning rate is divided by ten."""
     image_size: int = 160
-    """Pixels of a side of the crops that are trained on."""
+    """Side in pixels of the training crops."""
     eval_image_size: int = 224
-    """Pixels of a side of the crops that are evaluated."""
+    """Side in pixels of the evaluation crops."""
 
 
 @dataclass(kw_only=True, slots=True)
 class DatasetConfig:
-    """Which images, which label, and how the paper stores and trains on them."""
+    """Images and label, and how the paper stores and trains on them."""
 
     name: Annotated[str, _NAME] = MISSING
-    """A word of your choice, in the names of runs, records and quality files. The kind of dataset is another
-    matter: that is the option of the group `dataset`."""
+    """A word of your choice, used in the names of runs, records and quality files. It does not select the
+    kind of dataset; the option of the group `dataset` does."""
     root: Annotated[str | None, PATH] = None
     """Folder in the dataset's official layout; `~` is your home."""
     label: str = MISSING
-    """The named label that is trained on."""
+    """Name of the label to train on."""
     images_per_record: Annotated[int, at_least(1)] = MISSING
-    """Images of a record, which one request reads."""
+    """Images per record; one request reads one record."""
     targets: dict[str, float] = field(default_factory=dict)
-    """By the name of a task's headline (such as top1), the value in (0, 1] that times are measured to;
-    declared before any run."""
+    """Target in (0, 1] that time to accuracy is measured to, by name of a task's primary metric (such as
+    top1). Declare it before any run."""
     tune_fraction: Annotated[float, _FEW] = 0.1
-    """Share of the training images that is never trained on: what scan policies, probes and tuning look at
-    (0: none is held out, and what needs them refuses)."""
+    """Share of the training images held out from training, for scan policies, probes and tuning (0: none;
+    whatever needs them then refuses to start)."""
     split_seed: int = 42
-    """Which images are held out: a hash of this and an image's id, so that a new image moves no other."""
+    """Seed of the split. A hash of it and an image's id decides, so that a new image moves no other."""
     num_folds: Annotated[int | None, or_null(at_least(2), "null or 2 or more")] = None
-    """Cross-validation: all images, those that the publisher reports on among them, are divided into so many
-    folds, by a hash of ids as above or of groups, such as lesions (null: none)."""
+    """Number of cross-validation folds (null: none). All images, including the publisher's validation images,
+    are divided by a hash of their ids as above, or of their groups, such as lesions."""
     fold: int | None = None
-    """The fold, from 0, that validates; the others are trained on, and tune_fraction of them tuned by."""
+    """Index of the validation fold, from 0. The rest is for training, and tune_fraction of it for tuning."""
     max_train_images: Annotated[int | None, or_null(at_least(1))] = None
-    """Train on this many images only, a random subset (null: all); records are made of these alone."""
+    """Train on a random subset of this many images (null: all). The training records contain only these."""
     max_tune_images: Annotated[int | None, or_null(at_least(1))] = None
-    """As max_val_images, of the images that are tuned by."""
+    """As max_val_images, for the tune split."""
     max_val_images: Annotated[int | None, or_null(at_least(1))] = None
-    """Look at this many images only, a random subset (null: all). All are encoded, so that any number is
-    at hand."""
+    """Validate on a random subset of this many images (null: all). All images are encoded, so that any number
+    is available later."""
     augment: AugmentConfig = field(default_factory=AugmentConfig)
     paper: PaperConfig = field(default_factory=PaperConfig)
 
@@ -122,22 +122,22 @@ class DatasetConfig:
 
     @property
     def folds(self) -> range:
-        """All folds; empty where there are none."""
+        """All folds; empty without cross-validation."""
         return range(self.num_folds or 0)
 
 
 @dataclass(kw_only=True, slots=True)
 class OwnSplitConfig(DatasetConfig):
-    """A dataset whose publisher does not say which images validate: a share is held out, by their ids."""
+    """A dataset without an official validation split: a share is held out, chosen by image id."""
 
     val_fraction: Annotated[float, INNER_SHARE] = 0.2
-    """Share of the images that validates, chosen by a hash of their ids."""
+    """Share of the images used for validation, chosen by a hash of their ids."""
 
 
 def folder_name(root: str | None, table: str | None = None) -> str:
-    """A name for a folder of images that was given none: the folder's own, as far as files may bear it.
+    """Return a default name for a folder of images: the folder's own, in characters that suit file names.
 
-    Without a `root`, that of the folder in which a table of them lies.
+    Without a `root`, use the name of the folder that contains the `table` of images.
     """
     folder = root if root is not None or table is None else str(Path(table).expanduser().parent)
     base = "" if folder is None else Path(folder).expanduser().resolve().name

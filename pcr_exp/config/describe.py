@@ -1,8 +1,8 @@
-"""Names of choices in titles, tables, footers and names of runs: by their numbers, not by a file's name.
+"""Labels of settings for titles, tables, footers and run names, by their numbers instead of a file's name.
 
 Every function takes a group of settings, as an object or as the plain dict of a run's `config.yaml`. A name
-stands there only with its numbers, or while its values are those of the committed file: `storage=hdd` at
-8 MiB/s is no hdd.
+is shown only with its numbers, or while its values are those of the committed file. A preset with overridden
+values loses its name: with `storage=hdd` at 8 MiB/s, only the numbers are shown.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from pcr_exp.config.scan_scripts import DEFAULT, NUM_GROUPS, groups_of_script
 from pcr_exp.places import CONFIGS
 
 DEFAULT_NAME = "default"
-"""The option of `records.scans` with libjpeg's script."""
+"""Name of libjpeg's script in `records.scans`."""
 NO_GROUP = 0
-"""The scan group of the baseline in rows and tables: its records hold the files whole."""
+"""Scan group of the baseline in rows and tables, as its records store files whole."""
 _OF = " of "
 _PLAIN: dict[str, type] = {"storage": StorageConfig, "scan": ScanConfig, "network": NetworkConfig}
-"""By group, the dataclass of the options whose YAML files name none."""
+"""Dataclass of the options whose YAML files name no schema, by group."""
 
 
 @cache
 def preset(group: str, name: str) -> dict[str, Any] | None:
-    """The settings of `<group>=<name>` as committed, with all defaults; None if there is no such option.
+    """Return the committed settings of `<group>=<name>`, with all defaults; None if there is no such option.
 
-    An option that is found elsewhere, such as in a user's own folder of configurations, is not known here.
+    Options from elsewhere, such as a user's own folder of configurations, are not known here.
     """
     path = CONFIGS / group / f"{name}.yaml"
     if not name or Path(name).name != name or not path.is_file():
@@ -60,9 +60,9 @@ def preset(group: str, name: str) -> dict[str, Any] | None:
 
 
 def values_of(group: str, config: object) -> dict[str, Any]:
-    """A group's settings as a plain dict: an object's, or those of a `config.yaml`.
+    """Return a group's settings as a plain dict, from an object or a `config.yaml`.
 
-    What a `config.yaml` from before a key lacks has that key's default, as far as all options share it.
+    A key that is missing from an older `config.yaml` gets its default, if all options share the key.
     """
     if is_dataclass(config) and not isinstance(config, type):
         return asdict(config)
@@ -70,14 +70,14 @@ def values_of(group: str, config: object) -> dict[str, Any]:
     return {**_shared_defaults(group), **config}
 
 
-@cache  # a table asks for every run
+@cache  # tables call this for every run
 def _shared_defaults(group: str) -> dict[str, Any]:
     shared = cast(dict[str, Any], OmegaConf.to_container(OmegaConf.structured(_PLAIN[group])))
     return {key: value for key, value in shared.items() if value != "???"}
 
 
 def changed(group: str, values: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The settings of a group that are not as the preset of their name has them; None if there is none."""
+    """Return the settings that differ from the preset of the same name; None if there is no such preset."""
     stated = preset(group, str(values["name"]))
     if stated is None:
         return None
@@ -90,15 +90,15 @@ def _schema(group: str, named: str) -> type:
 
 _STATIC_KEYS = {"name", "encoding", "group"}
 _NOT_OF_STORAGE = {"cold_cache", "reads_in_flight", "cache", "cache_mib"}
-"""Settings of the loader, which have their own words or change seconds alone."""
+"""Loader settings, which have labels of their own or affect only seconds."""
 _LONGEST_SLUG = 40
 _NO_LIMIT = "unlimited"
 
 
 def storage_label(config: StorageConfig | Mapping[str, Any]) -> str:
-    """Such as `unlimited`, `hdd (150 MiB/s, 8 ms seek)`, `8 MiB/s, 40 ms`, `slow_disk (2 MiB/s)`.
+    """Label, such as `unlimited`, `hdd (150 MiB/s, 8 ms seek)`, `8 MiB/s, 40 ms`, `slow_disk (2 MiB/s)`.
 
-    A preset whose values were changed loses its name; a name that is no preset's keeps it.
+    A preset with overridden values loses its name; a name that is not a preset's is kept.
     """
     values = values_of("storage", config)
     label = _named(values, "storage", _storage_numbers(values))
@@ -106,20 +106,20 @@ def storage_label(config: StorageConfig | Mapping[str, Any]) -> str:
 
 
 def storage_slug(config: StorageConfig | Mapping[str, Any]) -> str:
-    """The same as part of a file's name: `unlimited`, `hdd`, `8mibps_40ms`, `slow_disk_2mibps`."""
+    """The same for file names: `unlimited`, `hdd`, `8mibps_40ms`, `slow_disk_2mibps`."""
     values = values_of("storage", config)
     slug = _slug(values, "storage", _storage_numbers(values))
     return f"{slug}_cold" if values["cold_cache"] else slug
 
 
 def network_label(config: NetworkConfig | Mapping[str, Any]) -> str:
-    """Such as `unlimited`, `100mbit (100 Mbit/s)`, `80 Mbit/s, 1 ms`."""
+    """Label, such as `unlimited`, `100mbit (100 Mbit/s)`, `80 Mbit/s, 1 ms`."""
     values = values_of("network", config)
     return _named(values, "network", _network_numbers(values))
 
 
 def network_slug(config: NetworkConfig | Mapping[str, Any]) -> str:
-    """The same as part of a file's name: `unlimited`, `100mbit`, `80mbitps_1ms`."""
+    """The same for file names: `unlimited`, `100mbit`, `80mbitps_1ms`."""
     values = values_of("network", config)
     return _slug(values, "network", _network_numbers(values))
 
@@ -127,10 +127,10 @@ def network_slug(config: NetworkConfig | Mapping[str, Any]) -> str:
 def scan_label(
     config: ScanConfig | Mapping[str, Any], records: RecordsConfig | Mapping[str, Any] | None = None
 ) -> str:
-    """A static level by what it reads (`baseline`, `group_5`), a policy by its name and what was changed.
+    """Label a static level by what it reads (`baseline`, `group_5`), and a policy by its name and changes.
 
-    `scan=mssim scan.threshold=0.9` is `mssim (threshold=0.9)`. Groups of another script than libjpeg's are
-    another's groups, which `records`, a run's own, says: `group_3 of spectral`.
+    `scan=mssim scan.threshold=0.9` is `mssim (threshold=0.9)`. If `records`, the run's own, have another
+    script than libjpeg's, the label names it: `group_3 of spectral`.
     """
     values = values_of("scan", config)
     if values["encoding"] == "baseline" and values.keys() <= _STATIC_KEYS:
@@ -141,17 +141,17 @@ def scan_label(
 
 
 def group_number(encoding: str, group: int) -> int:
-    """A level's scan group as rows and tables have it: NO_GROUP for the baseline, whose records have none."""
+    """Return a level's scan group for rows and tables; NO_GROUP for baseline, which has no groups."""
     return NO_GROUP if encoding == "baseline" else group
 
 
 def in_script(label: str, script: str) -> str:
-    """A level of the records of a script: `group_3`, `group_3 of spectral`."""
+    """Label a level of a script's records: `group_3`, `group_3 of spectral`."""
     return label if script == DEFAULT_NAME else f"{label}{_OF}{script}"
 
 
 def script_in(label: str) -> str:
-    """The script that a level is of: `group_3 of spectral` -> `spectral`, `group_3` -> `default`."""
+    """Return the script of a level's label: `group_3 of spectral` -> `spectral`, `group_3` -> `default`."""
     return label.rpartition(_OF)[2] if _OF in label else DEFAULT_NAME
 
 
@@ -165,7 +165,7 @@ def _level(values: Mapping[str, Any], num_groups: int) -> str:
 def scan_slug(
     config: ScanConfig | Mapping[str, Any], records: RecordsConfig | Mapping[str, Any] | None = None
 ) -> str:
-    """The same as part of a file's name: `group_5`, `mssim_threshold_0.9`, `group_3_of_spectral`."""
+    """The same for file names: `group_5`, `mssim_threshold_0.9`, `group_3_of_spectral`."""
     label = scan_label(config, records)
     slug = re.sub(r"[^A-Za-z0-9_.]+", "_", label).strip("_")
     return slug if len(slug) <= _LONGEST_SLUG else f"{label.partition(' ')[0]}_changed"
@@ -176,11 +176,11 @@ def _changes(values: Mapping[str, Any], num_groups: int = NUM_GROUPS) -> dict[st
     found = changed("scan", values) or {}
     for key in ("candidates", "groups"):
         if key in found and found[key] == groups_of_script(key, stated[key], num_groups):
-            del found[key]  # the preset's own, as records of fewer groups have them
+            del found[key]  # the preset's groups, adapted to records with fewer groups
     if found.get("group") == num_groups and stated["group"] == NUM_GROUPS:
         del found["group"]
     if "groups" in values:
-        found.pop("group", None)  # a schedule's first
+        found.pop("group", None)  # the first group of a schedule
     return found
 
 
@@ -213,7 +213,7 @@ def _slug(values: Mapping[str, Any], group: str, numbers: list[str]) -> str:
 
 
 def _is_overridden(values: Mapping[str, Any], group: str) -> bool | None:
-    """None: the name is the user's own."""
+    """Return whether values differ from the preset; None if the name is not a preset's."""
     found = changed(group, values)
     return None if found is None else bool(found.keys() - _NOT_OF_STORAGE)
 

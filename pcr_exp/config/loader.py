@@ -1,4 +1,4 @@
-"""How records are read: from which storage, and how they become batches."""
+"""How records are read, from which storage, and how they become batches."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pcr_exp.config.check import RATE, Bound, above, at_least, check_fields, one
 DECODE_MODES = ("libjpeg", "unsmoothed", "scaled")
 
 ANTIALIAS = True
-"""Whether crops that shrink are filtered, unless told otherwise (measured: results/antialias)."""
+"""Whether crops that are scaled down are filtered by default (measured: results/antialias)."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -25,44 +25,44 @@ class LoaderConfig:
     num_workers: Annotated[int, at_least(0)] = 1
     """Decoding processes; 0 decodes in the training process."""
     lanes: Annotated[int, at_least(1)] = 8
-    """Records that all processes together read side by side. Order and batches depend on it, and not on the
+    """Records that all processes together read in parallel. Order and batches depend on it, but not on the
     number of processes, which must divide it."""
     shuffle_records: Annotated[int, at_least(1)] = 1
-    """Records of a lane whose samples are shuffled together."""
+    """Consecutive records of a lane whose samples are shuffled together."""
     records_ahead: Annotated[int | None, or_null(at_least(1))] = None
-    """Records read ahead of decoding; null sizes it from bandwidth x latency (Little's law)."""
+    """Records read ahead of decoding; null sizes it as bandwidth x latency (Little's law)."""
     prefetch_batches: Annotated[int, at_least(1)] = 2
-    """Decoded batches waiting per worker."""
+    """Decoded batches that wait per worker."""
     decode: Annotated[str, one_of(*DECODE_MODES)] = "scaled"
-    """`libjpeg`: libjpeg's smoothed output. `unsmoothed`: without smoothing, faster below scan group 10.
-    `scaled`: also groups 1 and 2 at 1/8 and 1/2 of the size, which the crop enlarges: the fastest, and the
-    best on frozen features (results/decode_modes). Other scan scripts than the default: at the smallest size
-    that shows all that the groups hold."""
+    """`libjpeg`: libjpeg's smoothed output. `unsmoothed`: without smoothing, and faster below scan group 10.
+    `scaled`: in addition, groups 1 and 2 are decoded at 1/8 and 1/2 of the size and enlarged by the crop. It
+    is the fastest mode, and the best on frozen features (results/decode_modes). With other scan scripts, it
+    decodes at the smallest size that shows all that the groups contain."""
     antialias: bool = ANTIALIAS
-    """Filter crops that shrink, as Pillow, torchvision and DALI do. With `scaled` there is less to filter,
-    for images are decoded smaller. Runs from before this setting did not filter."""
+    """Filter crops that are scaled down, as Pillow, torchvision and DALI do. With `scaled` there is less to
+    filter, as images are decoded at a smaller size. Runs from before this setting did not filter."""
     on_corrupt: Annotated[str, one_of("fail", "replace")] = "fail"
-    """`fail` stops at the first image that came damaged twice; `replace` trains on another image of its
-    record, chosen by seed and epoch, and counts it in rows (`num_replaced`). Checksums see all damage since
-    records were written. Earlier damage is not always noticed: decoding ends behind a crop's last row."""
+    """`fail` stops at the first image that arrived damaged twice; `replace` trains on another image of its
+    record, chosen by seed and epoch, and counts it in rows (`num_replaced`). Checksums detect all damage
+    since records were written. Earlier damage may go unnoticed: decoding stops after a crop's last row."""
     timeout_s: Annotated[float | None, or_null(above(0), "seconds above 0, or null to wait forever")] = 300.0
-    """Longest wait of training without a read or a decoded batch, in seconds; beyond, an error (null: no
-    limit)."""
+    """Longest time in seconds that training waits for a read or a decoded batch before it raises an error
+    (null: no limit)."""
 
     def __post_init__(self) -> None:
         check_fields(self, "loader")
 
 
 def num_slots(batch_size: int, global_batch_size: int | None, world_size: int) -> int:
-    """How many batches of `batch_size` images a global batch is made of; every process gives as many.
+    """Return the number of micro-batches, of `batch_size` images, in a global batch; equal for all processes.
 
     Args:
-        batch_size: Images of a slot's batch.
-        global_batch_size: Images of an update (None: a batch of each process).
-        world_size: Processes.
+        batch_size: Images per micro-batch.
+        global_batch_size: Images per update (None: one micro-batch per process).
+        world_size: Number of processes.
 
     Raises:
-        SettingError: a batch has no image, or the global batch cannot be divided like this.
+        SettingError: a batch has no image, or the global batch cannot be divided this way.
     """
     is_whole = isinstance(batch_size, Integral)
     require(is_whole and batch_size >= 1, "training.batch_size", batch_size, "a whole number, at least 1")
@@ -77,10 +77,10 @@ def num_slots(batch_size: int, global_batch_size: int | None, world_size: int) -
 
 
 def check_lanes(lanes: int, slots: int, world_size: int) -> None:
-    """Refuse lanes that slots cannot share equally.
+    """Refuse a number of lanes that micro-batches cannot share equally.
 
     Raises:
-        SettingError: says what to set.
+        SettingError: names the values that would work.
     """
     wanted = (
         f"a multiple of {slots}, the batches that a global batch is made of (world_size={world_size}, "
@@ -91,7 +91,7 @@ def check_lanes(lanes: int, slots: int, world_size: int) -> None:
 
 
 MAX_READS_IN_FLIGHT = 512
-"""Beyond, one Python process brings no more reads a second (results/throttle)."""
+"""With more, one Python process does not read faster (results/throttle)."""
 _IN_FLIGHT = or_null(
     Bound(lambda num: 1 <= num <= MAX_READS_IN_FLIGHT, f"1 to {MAX_READS_IN_FLIGHT}, a thread each")
 )
@@ -102,32 +102,32 @@ _RISING_SECONDS = Bound(
 
 @dataclass(kw_only=True, slots=True)
 class StorageConfig:
-    """How fast bytes come. null means no limit."""
+    """Speed limits of storage. null means no limit."""
 
     name: str = MISSING
-    """The storage's name in runs and figures."""
+    """Name of the storage in runs and figures."""
     bandwidth_mib_per_s: Annotated[float | None, RATE] = None
     """MiB/s that all processes of a run share (null: no limit)."""
     latency_ms: Annotated[float, at_least(0)] = 0.0
-    """Time from a request to its first byte, as on networks and flash: requests in flight wait at the same
+    """Time from a request to its first byte, as on networks and flash. Concurrent requests wait at the same
     time."""
     seek_ms: Annotated[float, at_least(0)] = 0.0
-    """Seek per request, as on disks: one head seeks, transfers, and then seeks again, so requests in flight
-    hide none of it."""
+    """Seek time per request, as on disks. One head seeks, transfers, then seeks again, so that concurrent
+    requests hide none of it."""
     requests_per_s: Annotated[float | None, RATE] = None
-    """Requests a second that are answered (null: no limit)."""
+    """Requests answered per second (null: no limit)."""
     reads_in_flight: Annotated[int | None, _IN_FLIGHT] = None
-    """Reads that the loader has under way at a time, each in a thread of its own; null: as many as bandwidth
-    and latency ask for, and 4 where they are not known. For storage that is really remote, such as s3://."""
+    """Concurrent reads of the loader, each in its own thread. null derives them from bandwidth and latency,
+    or uses 4 if these are unknown. Set it for storage that is really remote, such as s3://."""
     cache: str | None = None
-    """Keep what was read of training records, up to `cache_mib`: in `memory`, or in `pcr-exp-cache` inside a
-    local folder, which all processes of a user may share. Nothing is evicted; a higher scan group reads only
-    what is missing."""
+    """Cache bytes read from training records, up to `cache_mib`: in `memory`, or in `pcr-exp-cache` inside a
+    local folder, which all processes of a user may share. Nothing is evicted. A higher scan group reads only
+    the missing bytes."""
     cache_mib: float = 0.0
-    """Bytes that the cache may take; of a folder, for all that share it."""
+    """Capacity of the cache in MiB; that of a folder is shared by all processes that use it."""
     cold_cache: bool = False
-    """Drop the training records from the page cache before training, as far as the kernel allows; the log and
-    the manifest say what stayed. What an epoch has read, later ones may find there."""
+    """Drop the training records from the page cache before training, as far as the kernel allows. The log and
+    the manifest state what stayed. Later epochs may find what earlier ones read in the page cache."""
 
     def __post_init__(self) -> None:
         check_fields(self, "storage")
@@ -138,12 +138,12 @@ class StorageConfig:
 
 @dataclass(kw_only=True, slots=True)
 class ChangingStorageConfig(StorageConfig):
-    """Storage that others use too: its bandwidth changes with time."""
+    """Storage shared with others, whose bandwidth changes with time."""
 
     changes_s: Annotated[list[float], _RISING_SECONDS] = field(default_factory=list)
-    """Seconds since the first read at which it changes."""
+    """Times in seconds since the first read at which the bandwidth changes."""
     shares: list[float] = field(default_factory=list)
-    """Shares of the bandwidth that hold from each of `changes_s` on."""
+    """Share of the bandwidth that is available from each time in `changes_s` on."""
 
     def __post_init__(self) -> None:
         StorageConfig.__post_init__(self)

@@ -1,4 +1,4 @@
-"""The settings of commands that measure: quality, tolerance, evaluate."""
+"""Settings of the commands that measure: quality, tolerance, evaluate."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from pcr_exp.config.training import ModelConfig, TaskConfig
 SPLITS = ("train", "tune", "val")
 
 ALL = "all"
-"""In place of a split: every image."""
+"""Value of `split` that stands for every image."""
 
 IMAGE_SIZE = 224
-"""The input size of networks where no run tells it."""
+"""Default input size of networks, in pixels, if no run provides it."""
 
 DEFAULT_MODEL = "efficientnet_lite0"
-"""The default of `configs/evaluate.yaml`; unless another is asked for, runs bring their own."""
+"""Default of `configs/evaluate.yaml`. Unless another is chosen, runs provide their own model."""
 
 _GROUPS = any_each(lambda group: 1 <= group <= NUM_GROUPS, f"scan groups, 1..{NUM_GROUPS}")
 _DECODES = any_each(lambda mode: mode in DECODE_MODES, f"some of {', '.join(DECODE_MODES)}")
@@ -47,34 +47,34 @@ class EvaluateConfig(StudyConfig):
 
     records: RecordsConfig = field(default_factory=RecordsConfig)
     task: TaskConfig = field(default_factory=TaskConfig)
-    """Its primary metric is shown in the matrix of training and test groups."""
+    """Task, whose primary metric is shown in the matrix of training and test groups."""
     model: ModelConfig = MISSING
-    """The model to evaluate, with `model.weights` or the published ones; `runs` bring their own."""
+    """Model to evaluate, with `model.weights` or the published weights; `runs` have their own."""
     loader: LoaderConfig = field(default_factory=LoaderConfig)
-    """`loader.decode` gives way to `decodes`."""
+    """Loader settings; `decodes` replaces `loader.decode`."""
     tracking: TrackingConfig = MISSING
     runs: Annotated[list[str], PATH] = field(default_factory=list)
-    """Folders of finished runs, or folders that hold such: their checkpoints are evaluated."""
+    """Folders of finished runs, or folders that contain such runs. Their checkpoints are evaluated."""
     classes: Annotated[str | None, PATH] = None
-    """A file with the class of each of the model's outputs, one a line (its first word), by the names that
-    the dataset has; null: the dataset's own classes in their order. ImageNet's 1,000 are wnids."""
+    """File with the class of each model output, one per line (its first word), by the dataset's class names.
+    null: the dataset's own classes, in their order. ImageNet's 1,000 are wnids."""
     split: Annotated[str, one_of(*SPLITS, ALL)] = "val"
     """`train`, `tune` or `val`: read from records, which are made if they are missing. `all`: every image,
-    read from its file; no records are made, and no training split is needed."""
+    read from its file, without records or a training split."""
     groups: Annotated[list[int], _GROUPS] = field(default_factory=lambda: list(PAPER_GROUPS))
-    """Scan groups to evaluate at; the original images (baseline) are always evaluated, to compare with."""
+    """Scan groups to evaluate at. The original images (baseline) are always evaluated for comparison."""
     decodes: Annotated[list[str], _DECODES] = field(default_factory=lambda: ["scaled"])
     """Values of `loader.decode` to evaluate at."""
     image_size: Annotated[int | None, or_null(at_least(1))] = None
-    """Pixels of a side of the network's input; null: as `runs` were evaluated, else 224."""
+    """Side in pixels of the network's input; null: as `runs` were evaluated, else 224."""
     batch_size: Annotated[int, at_least(1)] = 50
-    """Images that go through the network together."""
+    """Images per batch of the network."""
     device: str = "auto"
-    """`cpu`, `cuda` or another of torch's; `auto`: a GPU if there is one."""
+    """`cpu`, `cuda` or another torch device; `auto`: a GPU if there is one."""
     num_threads: Annotated[int | None, or_null(at_least(1))] = None
-    """torch's CPU threads (null: its own choice)."""
+    """CPU threads of torch (null: torch's own choice)."""
     seed: int = 0
-    """Has no effect: an evaluation draws nothing at random."""
+    """Has no effect, as evaluation is not random."""
     out_root: str = "outputs/evaluate"
 
     def __post_init__(self) -> None:
@@ -91,7 +91,7 @@ NUM_FOLDS, NUM_INNER_FOLDS = 5, 3
 NUM_RESAMPLES = 2000
 
 DEPLOYMENTS = ("full", "same")
-"""Trained at a group, and used at the highest group, or at that group."""
+"""Test groups of models trained at a group: the highest group, or the same group."""
 
 MARGIN = Bound(INNER_SHARE.holds, f"{INNER_SHARE.wanted}: 0.01 is one point")
 _TWO_GROUPS = Bound(
@@ -104,10 +104,10 @@ _POSITIVE = any_each(lambda strength: strength > 0, "one number or more, each ab
 
 @dataclass(kw_only=True, slots=True)
 class TranscodingConfig:
-    """How the images would lie in records; none are read or written."""
+    """How the images would be stored in records; none are read or written."""
 
     scans: ScanScriptConfig = field(default_factory=ScanScriptConfig)
-    """As `records.scans` of the other programs."""
+    """As `records.scans` of other commands."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -116,23 +116,23 @@ class ToleranceConfig(StudyConfig):
 
     task: TaskConfig = field(default_factory=TaskConfig)
     model: ModelConfig = MISSING
-    """The backbone, with pretrained weights; features are the inputs of its last linear layer."""
+    """Backbone with pretrained weights. Features are the inputs of its last linear layer."""
     storage: StorageConfig = MISSING
-    """The storage that the answer is for: its bandwidth and seeks turn bytes into seconds."""
+    """Storage to answer for. Its bandwidth and seek time turn bytes into seconds."""
     tracking: TrackingConfig = MISSING
     records: TranscodingConfig = field(default_factory=TranscodingConfig)
     groups: Annotated[list[int], _TWO_GROUPS] = field(default_factory=lambda: list(range(1, NUM_GROUPS + 1)))
-    """Scan groups that are compared with the highest of them."""
+    """Scan groups to compare with the highest of them."""
     splits: Annotated[list[str], _SOME_SPLITS] = field(default_factory=lambda: ["train", "tune"])
     """Splits to take images from. Not val: the answer is a choice, and results are reported on val."""
     max_images: Annotated[int | None, or_null(at_least(10))] = 2000
-    """Size of a random subset of the images of these splits (null: all)."""
+    """Size of a random subset of the images in these splits (null: all)."""
     num_similarity_images: Annotated[int, at_least(0)] = 200
     """Images of the subset whose crops are compared by MS-SSIM at every group (0: none)."""
     margin: Annotated[float, MARGIN] = 0.01
     """Accepted loss of the primary metric, as a share: 0.01 is one point."""
     image_size: Annotated[int, at_least(32)] = 128
-    """Pixels of a side of what the backbone sees: one centre crop of each image."""
+    """Side in pixels of the backbone's input, a centre crop of each image."""
     decode: Annotated[str, one_of(*DECODE_MODES)] = "scaled"
     """As `loader.decode`."""
     antialias: bool = ANTIALIAS
@@ -140,21 +140,21 @@ class ToleranceConfig(StudyConfig):
     num_folds: Annotated[int, at_least(2)] = NUM_FOLDS
     """Folds of the cross-validation."""
     num_inner_folds: Annotated[int, at_least(2)] = NUM_INNER_FOLDS
-    """Folds within the training images of a fold, to choose the strength of regularisation by."""
+    """Inner folds of each training fold, for choosing the regularisation strength."""
     strengths: Annotated[list[float], _POSITIVE] = field(default_factory=lambda: list(STRENGTHS))
-    """Inverse strengths of regularisation to choose from (scikit-learn's `C`), the same at every group."""
+    """Inverse regularisation strengths to choose from (scikit-learn's `C`), the same at every group."""
     num_resamples: Annotated[int, at_least(100)] = NUM_RESAMPLES
-    """Resamples of the bootstrap."""
+    """Number of bootstrap resamples."""
     num_workers: Annotated[int, at_least(1)] = 2
-    """Threads, each of one core."""
+    """Threads, each using one core."""
     seed: Annotated[int, at_least(0)] = 0
     """Seed of the subset, the folds and the bootstrap."""
     max_pixels: int = MAX_PIXELS
     """As `records.max_pixels`."""
     num_explored_images: Annotated[int, at_least(0)] = 24
-    """Images by class in the page `explore.html`, besides those that are lost at a group (0: no page)."""
+    """Images by class on the page `explore.html`, in addition to those lost at a group (0: no page)."""
     features_root: Annotated[str, PATH] = "data/features"
-    """Features are kept here: another label, task or margin costs no look at the images."""
+    """Cache folder for features. With it, another label, task or margin need not read the images again."""
     out_root: str = "outputs/tolerance"
 
     def __post_init__(self) -> None:
@@ -176,20 +176,20 @@ class QualityConfig(StudyConfig):
     records: RecordsConfig = field(default_factory=RecordsConfig)
     tracking: TrackingConfig = field(default_factory=no_tracking)
     split: Annotated[str, one_of(*SPLITS)] = "val"
-    """`train`, `tune` or `val`."""
+    """Split to measure: `train`, `tune` or `val`."""
     groups: Annotated[list[int], _GROUPS] = field(default_factory=lambda: list(range(1, NUM_GROUPS + 1)))
     """Scan groups to measure."""
     max_images: Annotated[int, at_least(1)] = 200
-    """Images measured, spread evenly over the split."""
+    """Number of images to measure, spread evenly over the split."""
     num_workers: Annotated[int, at_least(1)] = 2
-    """Threads that decode and compare."""
+    """Threads that decode and compare images."""
     decodes: Annotated[list[str], _KNOWN_DECODES] = field(default_factory=list)
-    """Values of `loader.decode` whose training crops are measured too (none: whole images only)."""
+    """Values of `loader.decode` at which to measure training crops too (empty: only whole images)."""
     crop_size_px: Annotated[int, at_least(32, "at least 32, for MS-SSIM")] = 224
-    """Pixels of a side of the crops of `decodes`."""
+    """Side in pixels of the crops for `decodes`."""
     image: str | None = None
-    """Draw one image at the scan groups, and measure no dataset: a JPEG file, or one of scikit-image's
-    photographs by its name (`astronaut`, `coffee`, `rocket` ...)."""
+    """Draw one image at the scan groups, and measure no dataset: a JPEG file, or the name of one of
+    scikit-image's photographs (`astronaut`, `coffee`, `rocket` ...)."""
     out_root: str = "outputs/quality"
 
     def __post_init__(self) -> None:

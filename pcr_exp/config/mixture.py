@@ -1,4 +1,4 @@
-"""`dataset=mixture`: a training on the records of several datasets, each with its share of the images."""
+"""`dataset=mixture`: train on the records of several datasets, each with its share of the images."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pcr_exp.config.commands import TrainConfig
 
 LABEL = "label"
-"""The name of a mixture's label, whatever its sources call theirs."""
+"""Name of a mixture's label, whatever the sources' labels are called."""
 EPOCHS = ("largest", "smallest")
 _EPOCH = Bound(
     lambda epoch: epoch in EPOCHS or (epoch.isdecimal() and int(epoch) >= 1),
@@ -34,32 +34,33 @@ _OF_RECORDS = {
     "fold": None,
     "max_train_images": None,
 }
-"""Settings that were given when the sources' records were made, with the only value that they have here."""
+"""Settings that were fixed when the sources' records were made, and the only value that they may have
+here."""
 
 
 @dataclass(kw_only=True, slots=True)
 class SourceConfig:
-    """The records of a dataset, and its part in a mixture."""
+    """The records of one dataset, and its part in a mixture."""
 
     root: Annotated[str, PATH] = MISSING
-    """Folder or address of its records, which holds `train/`, `tune/` and `val/`."""
+    """Folder or address of the records, with `train/`, `tune/` and `val/` in it."""
     share: Annotated[float, above(0)] = MISSING
-    """Its share of an epoch's images; shares are divided by their sum."""
+    """Relative share of an epoch's images; shares are normalised by their sum."""
     group: Annotated[int | None, or_null(at_least(1))] = None
-    """The scan group that its training images are read at (null: as `scan` says)."""
+    """Scan group at which its training images are read (null: as set by `scan`)."""
     label: str | None = None
-    """The named label that is trained on (null: the only one)."""
+    """Name of the label to train on (null: the only one)."""
 
 
 @dataclass(kw_only=True, slots=True)
 class MixtureConfig(DatasetConfig):
-    """Several datasets in one training; all of them validate, with their validation images."""
+    """Several datasets in one training run. Validation uses the validation images of all of them."""
 
     sources: Any = None
-    """By name, a SourceConfig: `dataset.sources={a:{root:...,share:0.7},b:{root:...,share:0.3}}`."""
+    """SourceConfig by name: `dataset.sources={a:{root:...,share:0.7},b:{root:...,share:0.3}}`."""
     epoch: Annotated[str, _EPOCH] = "largest"
-    """Images of an epoch: `largest`, as many as take every source once or more; `smallest`, as many as take
-    no source more than once; or a number."""
+    """Images per epoch. `largest`: enough to use every image of every source at least once. `smallest`: as
+    many as possible without using an image twice. Or a number."""
 
     def __post_init__(self) -> None:
         DatasetConfig.__post_init__(self)
@@ -75,13 +76,13 @@ class MixtureConfig(DatasetConfig):
 
 
 def require_sources(given: object) -> None:
-    """Raise SettingError unless there are two sources or more, by name."""
+    """Raise SettingError unless at least two sources are given by name."""
     wanted = "two or more: +dataset.sources.<name>.root=<records> +dataset.sources.<name>.share=<number>"
     require(isinstance(given, dict) and len(given) >= 2, "dataset.sources", given, wanted)
 
 
 def _source(name: str, given: Any) -> SourceConfig:
-    """Raises ConfigError: a key is missing, unknown or of the wrong type, or has a value that cannot work."""
+    """Build a source. Raises ConfigError if a key is missing, unknown, of the wrong type, or invalid."""
     wanted = "names of at most 16 letters a to z, digits and _, which begin with a letter"
     require(_SOURCE_NAME.fullmatch(name) is not None, "dataset.sources", name, wanted)
     source = given
@@ -99,10 +100,10 @@ def _source(name: str, given: Any) -> SourceConfig:
 
 
 def check_training(config: TrainConfig, mixture: MixtureConfig) -> None:
-    """Refuse settings that a training on a mixture does not have.
+    """Refuse settings that are unavailable when training on a mixture.
 
     Raises:
-        SettingError: says the key and what to give.
+        SettingError: names the key and the valid values.
     """
     mixed = "with dataset=mixture"
     require(config.echo.name == "none", "echo", config.echo.name, f"none {mixed}")
@@ -117,7 +118,7 @@ def check_training(config: TrainConfig, mixture: MixtureConfig) -> None:
 
 @register("dataset", "mixture", MixtureConfig)
 def refuse_mixture(config: DatasetConfig) -> NoReturn:
-    """Raise ConfigError: a mixture has neither images nor a folder of records of its own."""
+    """Raise ConfigError, because a mixture has neither images nor a records folder of its own."""
     raise ConfigError(
         f"dataset=mixture (dataset.name={config.name!r}): wanted one dataset here. A mixture is only trained "
         "on and evaluated. Give its sources one after the other, each with the dataset=<option> that its "

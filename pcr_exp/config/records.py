@@ -1,4 +1,4 @@
-"""Where records lie, what they are called, and how they are made."""
+"""Where records are stored, how they are named, and how they are made."""
 
 from __future__ import annotations
 
@@ -25,11 +25,10 @@ from pcr_exp.redaction import HIDDEN, find_secret, redacted_text
 from pcr_exp.system.keys import key_of
 
 MAX_PIXELS = 120_000_000
-"""Pixels; above the largest images that cameras and telephones give (108 million). A decoder takes 2 GB for
-it."""
+"""Pixels; above the largest camera and telephone images (108 million). Decoding one takes 2 GB."""
 
 FIELD_KINDS = ("array", "boxes", "json", "mask", "text")
-"""Kinds of bytes that travel with an image: see records/FORMAT.md."""
+"""Kinds of data stored with an image; see records/FORMAT.md."""
 MAX_FIELDS = 8
 _FIELD_NAME = re.compile("[a-z][a-z0-9_]{0,15}")
 _FIELD_NAMES = each(
@@ -43,46 +42,47 @@ class RecordsConfig:
     """Where records are written and read, and how they are made."""
 
     root: Annotated[str, PATH] = "data/records"
-    """Local folder, s3://, gs://, az://, hf://, http(s):// or any fsspec address; records of a dataset lie in
+    """Local folder, s3://, gs://, az://, hf://, http(s):// or any fsspec address. A dataset's records are in
     `<root>/<dataset>-<key>`."""
     storage_client: Annotated[str, one_of("auto", "obstore", "fsspec")] = "auto"
-    """The client that reads and writes a root with ://. `obstore` has the object stores and http; `fsspec`
-    (with s3fs, gcsfs, ...) has many drivers; `auto` is huggingface_hub for hf://, and obstore if it is
-    installed and knows the address."""
+    """Client that reads and writes a root with ://. `obstore` supports object stores and http; `fsspec` has
+    many drivers (s3fs, gcsfs, ...). `auto` is huggingface_hub for hf://, and otherwise obstore if it is
+    installed and supports the address."""
     storage_options: dict[str, Any] = field(default_factory=dict)
-    """The client's own settings, such as `{endpoint: "http://...", region: ...}`, beside its environment
-    (AWS_ENDPOINT_URL, AWS_REGION, ...). Secrets are refused, at any depth: they belong in the environment."""
+    """Settings of the client, such as `{endpoint: "http://...", region: ...}`, besides its environment
+    variables (AWS_ENDPOINT_URL, AWS_REGION, ...). Secrets are refused at any depth: set them in the
+    environment."""
     staging: Annotated[str, PATH] = "data/staging"
-    """Local folder for records on their way to an object store; finished ones are not made again. It may be
-    removed once they have arrived."""
+    """Local folder for records on their way to an object store. Finished records are not made again. It may
+    be deleted once they have arrived."""
     on_error: Annotated[str, one_of("fail", "skip")] = "fail"
     """`fail` stops at the first image that cannot be stored faithfully; `skip` lists it in rejected.csv."""
     max_pixels: Annotated[int, at_least(1)] = MAX_PIXELS
-    """Largest image (width x height) that is encoded or decoded: a file of 20 kB may claim a thousand million
-    pixels. Finished records stay without images that were rejected for it."""
+    """Largest image (width x height) that is encoded or decoded; a file of 20 kB may claim a billion pixels.
+    Images that were rejected for it stay missing from finished records."""
     on_change: Annotated[str, one_of("fail", "append", "reencode", "ignore")] = "fail"
-    """Reaction to images that changed since their records were made: `fail` names them; `append` adds records
-    of new images; `reencode` makes all anew; `ignore` uses the records as they are."""
+    """Reaction to images that changed since their records were made. `fail` names them; `append` adds records
+    of new images; `reencode` makes all records anew; `ignore` uses the records as they are."""
     codec: str = SCANS["pcr"]
-    """How images are cut into scan groups, as registered in `images.codec`; baseline records keep files whole
-    in any case. Records of another codec than JPEG's lie in a folder of their own."""
+    """Codec that divides images into scan groups, as registered in `images.codec`. Baseline records always
+    store files whole. Records of codecs other than JPEG's have a folder of their own."""
     scans: ScanScriptConfig = field(default_factory=ScanScriptConfig)
-    """The script by which JPEG files are cut into scans, and so into groups; `records.scans=<option>`."""
+    """Script that divides JPEG files into scans, and so into groups; `records.scans=<option>`."""
     reuse_from: str | None = None
-    """Local folder of records made before, of any format version: images that are in them, byte for byte, are
-    taken over instead of transcoded."""
+    """Local folder of existing records, of any format version. Images that they contain byte for byte are
+    copied instead of transcoded."""
     num_workers: Annotated[int, at_least(1)] = 2
-    """Threads that encode."""
+    """Threads that encode images."""
     engine: Annotated[str, one_of("local", "ray")] = "local"
-    """`local` encodes with `num_workers` threads; `ray` makes each record as a task of a Ray cluster, whose
-    machines must all see the images and `root`."""
+    """`local` encodes with `num_workers` threads; `ray` makes each record in a task of a Ray cluster, whose
+    machines must all have access to the images and `root`."""
     ray_address: str | None = "auto"
-    """The cluster's address; `auto`: that of RAY_ADDRESS or this machine; null: one is started here."""
+    """The cluster's address. `auto`: from RAY_ADDRESS, or this machine's; null: start one on this machine."""
     fields: Annotated[list[str], _FIELD_NAMES] = field(default_factory=list)
-    """Fields that the dataset gives beside its images, such as [mask, boxes], which are stored with them.
-    Records with fields lie in a folder of their own."""
+    """Names of the dataset's fields to store with its images, such as [mask, boxes]. Records with fields have
+    a folder of their own."""
     auto_prepare: bool = True
-    """Training and quality make missing records themselves."""
+    """Let training and quality make missing records."""
 
     def __post_init__(self) -> None:
         check_fields(self, "records")
@@ -102,17 +102,17 @@ class RecordsConfig:
 
     @property
     def num_groups(self) -> int | None:
-        """Scan groups of these records; None of another codec than JPEG's, which knows."""
+        """Scan groups of these records; None for codecs other than JPEG's, which define their own."""
         return self.scans.script.num_groups if self.codec == SCANS["pcr"] else None
 
     @property
     def codec_id(self) -> str:
-        """The codec that cuts these records: JPEG's by their script, or another."""
+        """Id of the codec that divides these records: for JPEG, that of the scan script."""
         return _codec_id(self.codec, self.scans.script)
 
 
 def codec_id_of(records: Mapping[str, Any]) -> str:
-    """`RecordsConfig.codec_id`, of the records of a run's `config.yaml`; libjpeg's script if none is said."""
+    """Return `RecordsConfig.codec_id` for the records in a run's `config.yaml` (default: libjpeg's)."""
     return _codec_id(records.get("codec", SCANS["pcr"]), script_of_records(records))
 
 
@@ -121,12 +121,12 @@ def _codec_id(codec: str, script: ScanScript) -> str:
 
 
 def num_groups_of(records: Mapping[str, Any]) -> int:
-    """The number of scan groups that the records of a run's `config.yaml` have; ten if they do not say."""
+    """Return the number of scan groups of the records in a run's `config.yaml` (default: ten)."""
     return script_of_records(records).num_groups
 
 
 def script_of_records(records: Mapping[str, Any]) -> ScanScript:
-    """The scan script of the records of a run's `config.yaml`."""
+    """Return the scan script of the records in a run's `config.yaml` (default: libjpeg's)."""
     scans = records.get("scans")
     return DEFAULT if scans is None else as_script([ScanOfScriptConfig(**scan) for scan in scans["scans"]])
 
@@ -135,14 +135,15 @@ _WITHOUT_EFFECT = (
     *("name", "root", "label", "targets", "max_tune_images", "max_val_images", "augment", "paper"),
     *("table", "columns", "on_error"),
 )
-"""Settings of a dataset that change no byte of its records: where its images and labels lie, and what is made
-of them."""
+"""Dataset settings that change no byte of its records: locations of images and labels, and their later
+use."""
 
 
 def records_name(dataset: DatasetConfig, codec: str = SCANS["pcr"], beside: Sequence[str] = ()) -> str:
-    """The folder of a dataset's records: its name and a key of every setting that changes their bytes.
+    """Return a dataset's records folder: its name and a key of all settings that change the records' bytes.
 
-    The dataset's folder is not among them, so that both can move; two datasets of one kind need two names.
+    The key ignores the dataset's folder, so that both can be moved. Two datasets of the same kind need
+    different names.
 
     Raises:
         ConfigError: it is a mixture, whose sources have a folder each.
@@ -151,14 +152,14 @@ def records_name(dataset: DatasetConfig, codec: str = SCANS["pcr"], beside: Sequ
         refuse_mixture(dataset)
     fields = {key: value for key, value in asdict(dataset).items() if key not in _WITHOUT_EFFECT}
     name = dataset.name
-    if dataset.folds:  # records from before there were folds keep their names
+    if dataset.folds:  # records from before folds existed keep their names
         name += f"-fold_{dataset.fold}_of_{dataset.num_folds}"
         fields.pop("val_fraction", None)
     else:
         del fields["fold"], fields["num_folds"]
     fields["kind"], _ = component_of("dataset", dataset)
-    if codec != SCANS["pcr"]:  # records from before there was a choice keep their names
+    if codec != SCANS["pcr"]:  # records from before codecs could be chosen keep their names
         fields["codec"] = codec
-    if beside:  # as do those without fields
+    if beside:  # likewise, records without fields keep their names
         fields["beside"] = sorted(beside)
     return f"{name}-{key_of(fields)}"

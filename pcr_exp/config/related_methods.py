@@ -1,6 +1,6 @@
-"""Settings of related methods: data echoing, activations and gradients; of all variants alike.
+"""Settings of related methods, for all variants: data echoing, activations and gradients.
 
-The variants of echoing themselves are `pcr_exp.loading.echo.variants`.
+The variants of echoing are in `pcr_exp.loading.echo.variants`.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from pcr_exp.config.scan_scripts import NUM_GROUPS, groups_of_script
 
 
 def num_echoed(num_items: int, factor: float) -> int:
-    """Uses of `num_items` items: factor x num_items, rounded; a function of counts, so equal on all ranks."""
+    """Return the uses of `num_items` items: factor x num_items, rounded, and so equal on all ranks."""
     return round(factor * num_items)
 
 
 @dataclass(kw_only=True, slots=True)
 class EchoConfig:
-    """How often training uses what was read once (Choi et al. 2019, arXiv 1907.05550)."""
+    """How often training uses data that was read once (Choi et al. 2019, arXiv 1907.05550)."""
 
     name: str = "none"
-    """The variant, as it is registered."""
+    """Name of the variant, as registered."""
     factor: Annotated[float, at_least(1, "a number of uses, 1 or more")] = 1.0
-    """Uses per fresh item (e). With 2.25 each is used twice, and a quarter of an epoch's items once more."""
+    """Uses per fresh item (e). With 2.25, each is used twice, and a quarter of an epoch's items once more."""
     buffer: Annotated[int, at_least(1, "at least 1, which does not shuffle")] = 1
-    """Samples that are shuffled after they were repeated (1: repeats follow each other)."""
+    """Samples that are shuffled together after repetition (1: repeats are consecutive)."""
     repeat_groups: list[int] = field(default_factory=list)
-    """Scan groups of the first repeat, the second and so on; the last of them holds for all that follow. Only
-    the bytes that are not in memory yet are read. Empty: repeats show what was read first."""
+    """Scan groups of the first repeat, the second and so on; the last one applies to all further repeats.
+    Only bytes that are not yet in memory are read. Empty: repeats use what was read first."""
 
     def __post_init__(self) -> None:
         require(self.name in names("echo"), "echo.name", self.name, ", ".join(names("echo")))
@@ -47,22 +47,22 @@ class EchoConfig:
         self._check_repeat_groups()
 
     def fit(self, num_groups: int) -> None:
-        """Name the groups of records that have so many; see `groups_of_script`. Raises ConfigError."""
+        """Adapt to records with `num_groups` groups; see `groups_of_script`. Raises ConfigError."""
         self.repeat_groups = groups_of_script("echo.repeat_groups", self.repeat_groups, num_groups)
         self._check_repeat_groups()
 
     @property
     def decodes_repeats(self) -> bool:
-        """Whether the echo stands in front of decoding: each repeat is decoded and augmented afresh."""
+        """Whether echoing happens before decoding, so that each repeat is decoded and augmented afresh."""
         return False
 
     @property
     def repeats_decoded(self) -> bool:
-        """Whether the echo stands behind decoding, and repeats what was decoded and augmented once."""
+        """Whether echoing happens after decoding, so that repeats are decoded and augmented only once."""
         return False
 
     def num_samples(self, num_fresh: int) -> int:
-        """Samples that an epoch of `num_fresh` is cut into batches from."""
+        """Return the number of samples from which an epoch with `num_fresh` fresh ones is batched."""
         return num_fresh
 
     def _check_repeat_groups(self) -> None:
@@ -79,16 +79,16 @@ class ActivationsConfig:
     """How convolution inputs are saved between forward and backward."""
 
     name: Annotated[str, one_of("none", "lossless", "error_bounded", "recompute", "injected_errors")] = "none"
-    """`none`: everything, as torch does. `lossless`: zeros as bits, the rest as it is. `error_bounded`: to
-    within a bound. `recompute`: only the inputs of blocks, which run again in backward. `injected_errors`:
-    everything, but weight gradients get errors of the size that adaptive bounds accept."""
+    """`none`: save everything, as torch does. `lossless`: zeros as bits, the rest unchanged. `error_bounded`:
+    to within a bound. `recompute`: only the inputs of blocks, which run again in backward. `injected_errors`:
+    everything, but weight gradients get errors as large as adaptive bounds accept."""
     codec: str = "quantise"
-    """The codec of error_bounded, as it is registered. `quantise`: ours, on any device. `sz`: SZ3, on the CPU
-    (extra `sz`)."""
+    """Codec of error_bounded, as registered: `quantise` (ours, any device) or `sz` (SZ3 on the CPU, extra
+    `sz`)."""
     bounds: Annotated[str, one_of("adaptive", "fixed")] = "adaptive"
-    """`adaptive`: per layer, every `interval` updates, by the error model. `fixed`: initial_bound."""
+    """`adaptive`: set per layer by the error model, every `interval` updates. `fixed`: initial_bound."""
     initial_bound: Annotated[float, above(0)] = 1e-4
-    """Largest error of an input value before the first adaptation. The paper's own is not known to us."""
+    """Largest error of an input value before the first adaptation. The paper's value is not known to us."""
     interval: Annotated[int, at_least(1)] = 1000
     """Updates between two inspections of the layers (W)."""
     momentum_fraction: Annotated[float, above(0)] = 0.01
@@ -96,11 +96,11 @@ class ActivationsConfig:
     error_model: Annotated[str, one_of("exact", "paper")] = "exact"
     """`exact`: no free parameter. `paper`: with the empirical `paper_factor`."""
     paper_factor: Annotated[float, above(0)] = 0.32
-    """The coefficient of `error_model=paper`."""
+    """Coefficient of `error_model=paper`."""
 
     @property
     def follows_momentum(self) -> bool:
-        """Whether the optimizer's momentum says how large an error may be."""
+        """Whether the optimiser's momentum determines how large an error may be."""
         adapts = self.name == "error_bounded" and self.bounds == "adaptive"
         return adapts or self.name == "injected_errors"
 
@@ -116,14 +116,14 @@ class ActivationsConfig:
 
 @dataclass(kw_only=True, slots=True)
 class NetworkConfig:
-    """The link of each process to all others, the same in both directions at once. null means no limit."""
+    """Full-duplex link of each process to all others, equally fast both ways; null means no limit."""
 
     name: str = "unlimited"
-    """The network's name in figures."""
+    """Name of the network in figures."""
     bandwidth_mbit_per_s: Annotated[float | None, RATE] = None
-    """Millions of bits per second, as networks are sold."""
+    """Bandwidth in 10^6 bits per second, as networks are sold."""
     latency_ms: Annotated[float, at_least(0)] = 0.0
-    """Milliseconds from a message to its first byte."""
+    """Milliseconds from sending a message to its first byte."""
 
     def __post_init__(self) -> None:
         check_fields(self, "network")
@@ -131,15 +131,16 @@ class NetworkConfig:
 
 @dataclass(kw_only=True, slots=True)
 class GradientsConfig:
-    """How gradients travel between processes; a codec may add settings of its own."""
+    """How gradients are exchanged between processes; a codec may add settings of its own."""
 
     name: str = "none"
-    """The codec, as it is registered."""
+    """Name of the codec, as registered."""
     mode: Annotated[str, one_of("ddp", "server")] = "ddp"
-    """`ddp`: every process sends its gradients to all, and all take the same step. `server`: processes push
-    gradients to a parameter server (the first process), and pull model changes from it."""
+    """`ddp`: every process sends its gradients to all others, and all take the same step. `server`: processes
+    push gradients to a parameter server (the first process) and pull model changes from it."""
     min_values: Annotated[int, at_least(0)] = 256
-    """Smaller tensors are sent as float32, as are all with fewer than two dimensions (norms, biases)."""
+    """Tensors with fewer values are sent as float32, as are all with fewer than two dimensions (norms,
+    biases)."""
 
     def __post_init__(self) -> None:
         known = names("gradients")

@@ -1,4 +1,4 @@
-"""Which bytes of each record are read: one scan group, or what a policy chooses; see `pcr_exp.policies`."""
+"""Which bytes of each record are read: one scan group, or a policy's choice; see `pcr_exp.policies`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pcr_exp.config.scan_scripts import NUM_GROUPS, groups_of_script
 from pcr_exp.errors import ConfigError
 
 FULL = "full"
-"""The option of all groups, however many there are."""
+"""Option for all groups, however many there are."""
 PAPER_GROUPS = (1, 2, 5, 10)
 """The scan groups that the paper compares."""
 GROUPS = any_each(
@@ -23,14 +23,14 @@ GROUPS = any_each(
 
 @dataclass(kw_only=True, slots=True)
 class ScanConfig:
-    """The bytes to read of each record: one scan group, unless a policy's own class says more."""
+    """The bytes to read of each record: one scan group, unless the settings of a policy specify more."""
 
     name: str = MISSING
-    """The level's or policy's name in runs and figures."""
+    """Name of the level or policy in runs and figures."""
     encoding: Annotated[str, one_of("pcr", "baseline")] = "pcr"
     """`pcr`, or `baseline`: the original JPEG bytes in the same container."""
     group: int = NUM_GROUPS
-    """The scan group; for a policy the first one."""
+    """Scan group; for a policy, the first one."""
 
     def __post_init__(self) -> None:
         check_fields(self, "scan")
@@ -38,32 +38,32 @@ class ScanConfig:
         require(1 <= self.group <= highest, "scan.group", self.group, f"a scan group, 1..{highest}")
 
     def fit(self, num_groups: int) -> None:
-        """Name the groups of records that have so many; see `groups_of_script`.
+        """Adapt to records with `num_groups` groups; see `groups_of_script`.
 
         Raises:
-            ConfigError: they lack a group.
+            ConfigError: the records lack a group.
         """
         if self.encoding == "pcr":
             (group,) = groups_of_script("scan.group", [self.group], num_groups)
             if self.name in (FULL, f"group_{self.group}"):
-                self.name = f"group_{group}"  # a level is called by what is read: one run, one name
+                self.name = f"group_{group}"  # a level is named by what is read, so one run has one name
             self.group = group
 
     def at_smoke_size(self) -> tuple[dict[str, Any], int]:
-        """Settings and epochs with which the policy decides at least once: for `runner=smoke`."""
+        """Return settings and epochs, for `runner=smoke`, with which the policy decides at least once."""
         return {}, 1
 
     @property
     def uses_tune_split(self) -> bool:
-        """Whether the policy looks at the images that were held out to tune by."""
+        """Whether the policy uses the images held out for tuning."""
         return False
 
 
 def scan_of(name: str) -> ScanConfig:
-    """The scan level of a name: `baseline`, or `group_1` to `group_10`.
+    """Return the scan level of this name: `baseline`, or `group_1` to `group_10`.
 
     Raises:
-        ConfigError: it is none of them.
+        ConfigError: it is neither.
     """
     if name == "baseline":
         return ScanConfig(name=name, encoding="baseline", group=1)
@@ -73,7 +73,7 @@ def scan_of(name: str) -> ScanConfig:
 
 
 def is_level(name: str) -> bool:
-    """Whether a name is a scan level's, as `scan_of` takes it."""
+    """Return whether `scan_of` accepts a name."""
     stem, _, number = name.rpartition("_")
     is_group = stem == "group" and number.isdecimal() and 1 <= int(number) <= NUM_GROUPS
     return name == "baseline" or is_group
@@ -81,7 +81,7 @@ def is_level(name: str) -> bool:
 
 @dataclass(kw_only=True, slots=True)
 class PolicyConfig(ScanConfig):
-    """Settings of all policies: they choose among scan groups of progressive records."""
+    """Settings of all policies, which choose among scan groups of progressive records."""
 
     def __post_init__(self) -> None:
         ScanConfig.__post_init__(self)
@@ -94,14 +94,14 @@ class CandidatesConfig(PolicyConfig):
     """A policy that chooses among a list of scan groups."""
 
     candidates: Annotated[list[int], GROUPS] = field(default_factory=lambda: list(PAPER_GROUPS))
-    """Scan groups that the policy chooses among, rising."""
+    """Scan groups that the policy chooses among, in ascending order."""
 
     def __post_init__(self) -> None:
         PolicyConfig.__post_init__(self)
         self._check_rising()
 
     def fit(self, num_groups: int) -> None:
-        """As every level's, and the candidates."""
+        """Adapt the group, as for every level, and the candidates."""
         PolicyConfig.fit(self, num_groups)
         self.candidates = groups_of_script("scan.candidates", self.candidates, num_groups)
         self._check_rising()
@@ -112,5 +112,5 @@ class CandidatesConfig(PolicyConfig):
 
 
 def require_start(config: CandidatesConfig) -> None:
-    """Refuse a group to begin with that is not among the candidates."""
+    """Refuse a first group that is not among the candidates."""
     require(config.group in config.candidates, "scan.group", config.group, f"one of {config.candidates}")

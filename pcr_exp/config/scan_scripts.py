@@ -1,7 +1,8 @@
 """Scan scripts: which bits of which coefficients each scan of a progressive JPEG carries, in which order.
 
-A script is written for images of luma and two chroma components. Of others, such as grey ones, every
-component is coded by what the script says of luma. Terms follow ITU-T T.81, annex G.
+Scripts are written for images with luma and two chroma components. In images with another number of
+components, such as grey ones, every component is coded as the script codes luma. Terms follow ITU-T T.81,
+annex G.
 """
 
 from __future__ import annotations
@@ -15,16 +16,16 @@ from typing import NamedTuple
 from pcr_exp.config.check import require
 
 NUM_GROUPS = 10
-"""Scan groups in a PCR record: libjpeg's default progressive script for YCbCr has ten scans. The most that a
-script may have."""
+"""Scan groups in a PCR record: libjpeg's default progressive script for YCbCr has ten scans. Other scripts
+may have at most as many."""
 SCANS = {"baseline": "none", "pcr": "libjpeg-default"}
-"""Encoding -> id of the script that cuts its images into scans; baseline keeps files whole."""
+"""Encoding -> id of the script that divides its images into scans; baseline stores files whole."""
 FAMILY = "jpeg"
-"""The first part of the ids of all other scripts."""
+"""First part of the id of every script but the default."""
 NUM_COMPONENTS = 3
 LAST_COEFFICIENT = 63
 _HIGHEST_BIT = 10
-"""libjpeg's limit for images of 8 bits."""
+"""libjpeg's limit for 8-bit images."""
 
 
 class JpegScan(NamedTuple):
@@ -33,16 +34,16 @@ class JpegScan(NamedTuple):
     components: tuple[int, ...]
     """0 is luma, 1 and 2 are chroma."""
     first: int
-    """Ss: the first coefficient in zigzag order."""
+    """Ss: first coefficient, in zigzag order."""
     last: int
-    """Se: the last."""
+    """Se: last coefficient."""
     high: int
-    """Ah: the bit that the scan before stopped at; 0 where there was none."""
+    """Ah: bit position at which the previous scan stopped; 0 if there was none."""
     low: int
-    """Al: the bit that this scan stops at; 0 is the last."""
+    """Al: bit position at which this scan stops; 0 is the last bit."""
 
     def __str__(self) -> str:
-        """A line of jpegtran's `-scans` files."""
+        """Format the scan as a line of jpegtran's `-scans` files."""
         components = " ".join(map(str, self.components))
         return f"{components}: {self.first}-{self.last}, {self.high}, {self.low};"
 
@@ -59,14 +60,14 @@ class ScanScript:
 
     @property
     def id(self) -> str:
-        """The whole script in a word: records hold it, so readers need no other file."""
+        """The whole script as one word. Records contain it, so readers need no other file."""
         return _id(self)
 
     def scans_of(self, num_components: int) -> tuple[JpegScan, ...]:
-        """The scans of an image with so many components.
+        """Return the scans of an image with this number of components.
 
-        Other numbers than three: what is said of luma, of each component in turn. Those are 6 scans of a grey
-        image and 18 of CMYK by libjpeg's default script.
+        For other numbers than three, the scans of luma apply to each component in turn; DC scans cover all
+        components at once. libjpeg's default script thus gives 6 scans for a grey image and 18 for CMYK.
         """
         return _scans_of(self, num_components)
 
@@ -97,10 +98,10 @@ def _scans_of(script: ScanScript, num_components: int) -> tuple[JpegScan, ...]:
 
 @functools.cache
 def script_of(script_id: str) -> ScanScript:
-    """The script of an id.
+    """Return the script for an id.
 
     Raises:
-        ValueError: it is no id of a script.
+        ValueError: this is not the id of a script.
         ConfigError: the script does not carry every bit once.
     """
     if script_id == SCANS["pcr"]:
@@ -116,10 +117,10 @@ def script_of(script_id: str) -> ScanScript:
 
 
 def check_scans(key: str, scans: list[JpegScan]) -> None:
-    """Refuse scans of which no image could be made, or not the whole one.
+    """Refuse scans that cannot form an image, or not a complete one.
 
     Raises:
-        ConfigError: the first thing that is wrong; the message begins with `key`.
+        ConfigError: names the first problem; the message begins with `key`.
     """
     wanted = f"1 to {NUM_GROUPS} scans, as many as records have groups for"
     require(1 <= len(scans) <= NUM_GROUPS, key, len(scans), wanted)
@@ -146,7 +147,7 @@ def check_scans(key: str, scans: list[JpegScan]) -> None:
 
 
 def _check_scan(place: str, scan: JpegScan) -> None:
-    """Refuse a scan that T.81 does not allow (G.1.1.1.1), or libjpeg does not write."""
+    """Refuse a scan that T.81 does not allow (G.1.1.1.1) or libjpeg does not write."""
     components = scan.components
     rising = components == tuple(sorted({*components})) and bool(components)
     wanted = "components among 0, 1 and 2, each once and in order"
@@ -173,13 +174,13 @@ DEFAULT = ScanScript(
         JpegScan((0,), 1, 63, 1, 0),
     )
 )
-"""libjpeg's (jcparam.c, `jpeg_simple_progression`): what PCR's records are cut by."""
+"""libjpeg's default script (jcparam.c, `jpeg_simple_progression`), used for PCR's records."""
 
 
 def groups_of_script(key: str, groups: list[int], num_groups: int) -> list[int]:
-    """Scan groups that were named for libjpeg's script, as records of `num_groups` groups have them.
+    """Translate scan groups that were chosen for libjpeg's script to records with `num_groups` groups.
 
-    Where there are fewer than ten, 10 stands for the last one, and all ten stand for all.
+    If there are fewer than ten, 10 stands for the last group, and the list of all ten for all groups.
 
     Raises:
         ConfigError: there is no such group; the message begins with `key`.
@@ -194,22 +195,22 @@ def groups_of_script(key: str, groups: list[int], num_groups: int) -> list[int]:
 
 @dataclass(kw_only=True, slots=True)
 class ScanOfScriptConfig:
-    """One scan, in the letters of T.81."""
+    """One scan, in the notation of T.81."""
 
     components: list[int]
     """0 is luma, 1 is Cb, 2 is Cr."""
     Ss: int
-    """The first coefficient, in zigzag order."""
+    """First coefficient, in zigzag order."""
     Se: int
-    """The last coefficient."""
+    """Last coefficient."""
     Ah: int = 0
-    """The bit that the scan before stopped at; 0 where there was none."""
+    """Bit position at which the previous scan stopped; 0 if there was none."""
     Al: int = 0
-    """The bit that this scan stops at; 0 is the last."""
+    """Bit position at which this scan stops; 0 is the last bit."""
 
 
 def as_script(scans: Sequence[ScanOfScriptConfig]) -> ScanScript:
-    """The script of these scans, as yet unchecked."""
+    """Return these scans as a script, without checking them."""
     return ScanScript(tuple(JpegScan(tuple(s.components), s.Ss, s.Se, s.Ah, s.Al) for s in scans))
 
 
@@ -222,10 +223,10 @@ def _default_scans() -> list[ScanOfScriptConfig]:
 
 @dataclass(kw_only=True, slots=True)
 class ScanScriptConfig:
-    """How images are cut into scans, and so into how many groups; `records.scans=<option>`."""
+    """How images are divided into scans, and so into how many groups; `records.scans=<option>`."""
 
     name: str = "default"
-    """Its name in figures and names of runs. Records hold the script itself."""
+    """Name in figures and names of runs. Records contain the script itself."""
     scans: list[ScanOfScriptConfig] = field(default_factory=_default_scans)
     """The scans of an image, in order; scan i goes to group i of a record."""
 

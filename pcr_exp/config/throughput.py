@@ -1,4 +1,4 @@
-"""The configuration of `python -m experiments.throughput`, and of the cluster that it plans for."""
+"""Settings of `python -m experiments.throughput`, and of the cluster that it predicts for."""
 
 from __future__ import annotations
 
@@ -34,19 +34,18 @@ _RATES = any_each(above(0).holds, "at least one rate, all above 0")
 
 @dataclass(kw_only=True, slots=True)
 class PlannedDataConfig:
-    """The cluster's training images: given here, or read from the indexes of records on disk."""
+    """The cluster's training images: stated here, or read from the indexes of records on disk."""
 
     name: str = MISSING
-    """The images' name in figures."""
+    """Name of the images in figures."""
     records: str | None = None
-    """Folder of a split's records, with pcr/ and baseline/ in it, which has all numbers below; null: they are
-    given here."""
+    """Folder of a split's records (pcr/ and baseline/) that provides all numbers below; null: stated here."""
     num_images: int | None = None
-    """Images in an epoch."""
+    """Images per epoch."""
     images_per_record: int | None = None
-    """Images that one request reads."""
+    """Images per record, which one request reads."""
     image_bytes: Annotated[dict[str, float], _SIZES] = field(default_factory=dict)
-    """Mean bytes per image up to each scan level; `baseline` among them."""
+    """Mean bytes per image up to each scan level, `baseline` among them."""
 
     def __post_init__(self) -> None:
         stated = bool(self.num_images and self.images_per_record and self.image_bytes)
@@ -62,28 +61,28 @@ class PlanConfig:
     """Workers that train one model together and read from one storage system."""
 
     name: str = MISSING
-    """The cluster's name in figures."""
+    """Name of the cluster in figures."""
     workers: Annotated[int, at_least(1)] = MISSING
-    """Workers, each with an accelerator that it reads and decodes for."""
+    """Number of workers, each reading and decoding for an accelerator of its own."""
     cores_per_worker: Annotated[float, above(0, "cores above 0")] = MISSING
-    """CPU cores that decode."""
+    """CPU cores per worker that decode."""
     model_images_per_s: Annotated[dict[str, float], _RATES] = MISSING
     """Images/s that one worker's accelerator trains, per model."""
     decode_images_per_s: Annotated[dict[str, float], _RATES, _WITH_BASELINE] = MISSING
-    """Images/s that one core decodes and crops, per scan level; other levels are not planned."""
+    """Images/s that one core decodes and crops, per scan level; other levels are not predicted."""
     storage: StorageConfig = MISSING
-    """Shared by all workers."""
+    """Storage shared by all workers."""
     reads_in_flight: Annotated[int | None, or_null(at_least(1))] = None
-    """Most reads at once, for each worker; null: as many as our loader has for this storage."""
+    """Maximum concurrent reads per worker; null: as many as our loader uses for this storage."""
     data: PlannedDataConfig = MISSING
     epochs_to_accuracy: Annotated[dict[str, float], _EPOCHS] = field(default_factory=dict)
-    """Epochs to the wanted accuracy, per scan level; none: no time to accuracy."""
+    """Epochs to the wanted accuracy, per scan level; empty: predict no time to accuracy."""
     cost_per_gb: Annotated[float, _DOLLARS] = 0.0
-    """Dollars that the storage's owner bills for 10^9 bytes read, such as egress."""
+    """Dollars that the storage's owner bills per 10^9 bytes read, such as egress."""
     cost_per_1000_requests: Annotated[float, _DOLLARS] = 0.0
-    """Dollars for a thousand reads; one read is one record up to the scan group."""
+    """Dollars per thousand reads; one read is one record up to the scan group."""
     max_workers: Annotated[int, at_least(1)] = 1024
-    """The figure over workers goes from 1 to this many, in powers of two."""
+    """The figure over workers goes from 1 to this number, in powers of two."""
     out: str = "outputs/throughput_model/${plan.name}"
     """Folder of the prediction."""
 
@@ -99,67 +98,70 @@ class ThroughputConfig(RunnerConfig):
     """Settings of `python -m experiments.throughput`."""
 
     dataset: DatasetConfig = MISSING
-    """Its training images; `dataset.augment` is not used: all loaders do the same standard crop."""
+    """Dataset whose training images are used, without `dataset.augment`: all loaders do the same standard
+    crop."""
     loader: LoaderConfig = field(default_factory=LoaderConfig)
-    """Settings of our loader; peers are given its num_workers and prefetch_batches."""
+    """Settings of our loader; peers get its num_workers and prefetch_batches."""
     tracking: TrackingConfig = field(default_factory=no_tracking)
     scans: list[str] = MISSING
     """Scan levels of our loader: baseline, group_1 to group_10."""
     decodes: list[str] = field(default_factory=list)
-    """Values of `loader.decode` to measure side by side; none: that of `loader` alone."""
+    """Values of `loader.decode` to compare; empty: only the value in `loader`."""
     antialiases: list[bool] = field(default_factory=list)
-    """Values of `loader.antialias` to measure side by side; none: that of `loader` alone. Peers have filters
-    of their own, or none: the table says which."""
+    """Values of `loader.antialias` to compare; empty: only the value in `loader`. Peers have filters of their
+    own, or none, as the table shows."""
     peers: list[str] = MISSING
-    """Loaders of others; one that cannot run here is listed as absent, with the reason."""
+    """Loaders of other projects. One that cannot run here is listed as absent, with the reason."""
     peers_python: Annotated[str | None, PATH] = None
-    """The Python interpreter that runs peers, of an environment of their own: some want older versions of our
-    packages. null: this one."""
+    """Python interpreter of an environment for peers, as some need older versions of our packages; null: this
+    one."""
     bound: bool = True
-    """Also measure what decoding and cropping alone give, around every measurement of ours at full speed."""
+    """Also measure decoding and cropping alone, around every measurement of our loader at full speed."""
     one_core: bool = False
-    """Also measure ours confined to one core, with one worker."""
+    """Also measure our loader confined to one core, with one worker."""
     image_size: Annotated[int, at_least(1)] = 224
-    """Pixels of a side of the crops that loaders give."""
+    """Side in pixels of the crops that loaders return."""
     batch_size: Annotated[int, at_least(1)] = 64
-    """Images of a batch."""
+    """Images per batch."""
     model_images_per_s: Annotated[float | None, or_null(above(0), "null or a rate above 0")] = 1000.0
-    """Speed of the pretended model, for a second measurement that shows the wait share (null: none)."""
+    """Images/s of a simulated model, for a second measurement that shows the data wait share (null: none)."""
     bandwidths_mib_per_s: Annotated[list[float], _LIMITS] = field(default_factory=list)
-    """Throttles, each by itself, for ours and for one file per image."""
+    """Bandwidth throttles, each used alone, for our loader and for one file per image."""
     latencies_ms: Annotated[list[float], _LIMITS] = field(default_factory=list)
-    """Milliseconds before the first byte, each a throttle by itself."""
+    """Latency throttles: milliseconds before the first byte, each used alone."""
     requests_per_s: Annotated[list[float], _LIMITS] = field(default_factory=list)
-    """Requests a second, each a throttle by itself."""
+    """Request-rate throttles: requests per second, each used alone."""
     repeats: Annotated[int, at_least(1)] = 5
-    """Measurements of each loader, interleaved."""
+    """Measurements of each loader, interleaved with the others'."""
     measure_s: Annotated[float, above(0, "seconds above 0")] = 2.0
-    """Seconds of a measurement, in whole epochs, at least one; of `validate`: its seconds."""
+    """Seconds per measurement, which takes whole epochs, at least one; for `validate`, the seconds
+    measured."""
     settle_s: Annotated[float, above(0, "seconds above 0")] = 1.0
-    """Seconds before `validate` measures, in which loaders start and the first windows come."""
+    """Seconds before `validate` measures, in which loaders start and the first windows arrive."""
     cold_cache: bool = False
     """Drop what a loader reads from the page cache before each measurement, as far as the kernel allows."""
     static_copies: bool = True
-    """Also build copies at reduced quality, as large as the scan groups, to compare their space with."""
+    """Also build copies at reduced quality, as large as the scan groups, to compare their storage space."""
     on_error: Annotated[str, one_of("fail", "skip")] = "skip"
     """As `records.on_error`."""
     seed: int = 0
     """Seed of orders and crops."""
     measure: bool = True
-    """false: measure nothing, draw what `out` holds."""
+    """If false, measure nothing and draw the results in `out`."""
     plan: PlanConfig | None = None
-    """A cluster to predict for; then nothing is measured, and every setting outside `plan` is unused."""
+    """A cluster to predict for. Nothing is then measured, and all settings outside `plan` are unused."""
     validate: bool = False
-    """Instead of the above: measure scans under throttles with `processes` readers that share each, beside
-    what the throughput model predicts. Adds `repeats` to those that `out` holds already."""
+    """Instead of the above: measure scans under throttles that `processes` readers share, and compare them
+    with the throughput model's predictions. Adds `repeats` to those already in `out`."""
     runs_roots: Annotated[list[str], PATH] = field(default_factory=list)
-    """For `validate`: folders of finished runs, whose times to accuracy are held against the model's too."""
+    """For `validate`: folders of finished runs, whose times to accuracy are also compared with the
+    model's."""
     processes: Annotated[list[int], _PROCESSES] = field(default_factory=lambda: [1, 2, 4])
-    """Readers that share a storage, for `validate`."""
+    """For `validate`: numbers of readers that share a storage."""
     work: Annotated[str, PATH] = "data/throughput"
-    """Every format of the images is built here, once."""
+    """Folder in which every format of the images is built, once."""
     out: Annotated[str, PATH] = "outputs/throughput/${dataset.name}"
-    """Folder of rows, tables and figures."""
+    """Folder for rows, tables and figures."""
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -1,1 +1,1 @@
-"""Which images and labels: each dataset's official layout becomes a list of samples."""
+"""Images and labels: each dataset's official layout is read as a list of samples."""

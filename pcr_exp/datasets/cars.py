@@ -1,4 +1,4 @@
-"""Stanford Cars (Krause et al. 2013): images, and MATLAB files that name their models.
+"""Stanford Cars (Krause et al. 2013): images, and MATLAB files with their car models.
 
     cars_train/*.jpg  cars_test/*.jpg  devkit/cars_meta.mat  devkit/cars_train_annos.mat
     cars_test_annos_withlabels.mat (at the root or in devkit/)
@@ -34,12 +34,12 @@ class CarsConfig(DatasetConfig):
 
 @register("dataset", "cars", CarsConfig)
 def read(config: CarsConfig) -> Dataset:
-    """The official train set, and the official test set as val.
+    """Read the official training set, and the official test set as val.
 
-    Class indices follow the devkit (0-based), whether or not every model has images.
+    Class indices follow the devkit (0-based), even for models without images.
 
     Raises:
-        DatasetError: a file or folder is missing or unreadable, or a listed image is not there.
+        DatasetError: a file or folder is missing or unreadable, or a listed image is missing.
     """
     root = open_root(config.root, "cars", "cars_train/, cars_test/ and devkit/", SOURCE)
     devkit = need_dir(root, "devkit", SOURCE)
@@ -65,7 +65,7 @@ def read(config: CarsConfig) -> Dataset:
 
 
 def make_of(model: str) -> str:
-    """The maker, from a class name such as `Aston Martin Virage Coupe 2012`."""
+    """Return the make from a class name such as `Aston Martin Virage Coupe 2012`."""
     for make in MAKES_OF_TWO_WORDS:
         if model.startswith(make + " "):
             return make
@@ -98,7 +98,7 @@ def _load(path: Path, variable: str) -> list[Any]:
         value = scipy.io.loadmat(path, variable_names=[variable], simplify_cells=True)[variable]
     except KeyError as error:
         raise DatasetError(f"{path} has no variable {variable!r}. {SOURCE}") from error
-    except Exception as error:  # scipy raises many kinds for damaged files
+    except Exception as error:  # scipy raises many kinds of errors for damaged files
         raise DatasetError(f"{path} is not a readable MATLAB file ({error}). {SOURCE}") from error
-    # MATLAB does not tell a list of one from its only element
+    # MATLAB does not distinguish a list of one element from the element.
     return [value] if isinstance(value, dict | str) else list(value)

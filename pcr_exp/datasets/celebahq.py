@@ -2,8 +2,8 @@
 
     CelebA-HQ-img/<i>.jpg  CelebAMask-HQ-attribute-anno.txt
 
-The annotation file has the number of images, the 40 attribute names, then a row for each image: its
-name and 40 times 1 or -1.
+The annotation file contains the number of images, the 40 attribute names, and a row for each image: its name
+and 40 values of 1 or -1.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class CelebAHQConfig(OwnSplitConfig):
     """CelebAMask-HQ; label smiling."""
 
     split: Annotated[str, one_of("hash", "file")] = "hash"
-    """`hash`: by a hash of each id. `file`: the paper's split, to reproduce it strictly: scikit-learn's
-    cut of the files in numeric order; there, a new image moves others."""
+    """`hash`: by a hash of each id. `file`: the paper's split, for strict reproduction: scikit-learn's split
+    of the files in numeric order. With `file`, a new image moves others."""
 
     def __post_init__(self) -> None:
         OwnSplitConfig.__post_init__(self)
@@ -43,13 +43,13 @@ class CelebAHQConfig(OwnSplitConfig):
 
 @register("dataset", "celebahq", CelebAHQConfig)
 def read(config: CelebAHQConfig) -> Dataset:
-    """The annotated images, divided as `config.split` says.
+    """Read the annotated images, split as `config.split` specifies.
 
-    The images decide: the official file always lists 30,000, so rows of images that are not there are
-    left out with a remark, and a subset of the folder works.
+    The official file always lists 30,000 images. Rows without an image are left out with a remark, so a
+    subset of the folder works.
 
     Raises:
-        DatasetError: the folder or file is missing, a row is bad, or no listed image is there.
+        DatasetError: the folder or file is missing, a row is invalid, or no listed image exists.
     """
     seen = SeenFiles()
     root = open_root(config.root, "celebahq", f"{IMAGES}/ and {ANNOTATION}", SOURCE)
@@ -72,7 +72,7 @@ def _number(name: str) -> tuple[int, str]:
 
 
 def _read_smiles(path: Path) -> dict[str, int]:
-    """Image name -> 1 if smiling, else 0."""
+    """Return image name -> 1 if smiling, else 0."""
     lines = path.read_text(encoding="utf-8").splitlines()
     if len(lines) < 3 or not lines[0].strip().isdecimal():
         raise DatasetError(

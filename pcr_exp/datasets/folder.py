@@ -1,4 +1,4 @@
-"""Anyone's own class folders: `train/<class>/*` and `val/<class>/*`, or `<class>/*` alone."""
+"""Your own images in class folders: `train/<class>/*` and `val/<class>/*`, or only `<class>/*`."""
 
 from __future__ import annotations
 
@@ -36,26 +36,26 @@ _ONE_GROUP = or_null(
 
 @dataclass(kw_only=True, slots=True)
 class FolderConfig(OwnSplitConfig):
-    """Anyone's own class folders: root/train/<class>/ and root/val/<class>/, or root/<class>/ alone.
+    """Your own class folders: root/train/<class>/ and root/val/<class>/, or only root/<class>/.
 
-    `val_fraction` of the images is held out when root has no val folder.
+    `val_fraction` of the images is held out if root has no val folder.
     """
 
     group_by: Annotated[str | None, _ONE_GROUP] = None
-    """A regular expression with one group, looked for in each image's path below root: images for which it
-    captures the same, such as the number of a patient, belong together. They are never on two sides of a
-    split or of a fold, and `experiments.tolerance` resamples them together (null: each image alone)."""
+    """Regular expression with one group, searched for in each image's path below root. Images with the same
+    captured text, such as a patient's number, belong together: a split or fold never separates them, and
+    `experiments.tolerance` resamples them together (null: each image is independent)."""
 
 
 @register("dataset", "folder", FolderConfig)
 def read(config: FolderConfig) -> Dataset:
-    """JPEG files (.jpg, .jpeg, any case); files of other kinds are counted, and said.
+    """Read JPEG files (.jpg, .jpeg, any case). Files of other kinds are counted in a remark.
 
     Without train/ and val/, `val_fraction` of the images is held out, by `split_seed` and their ids.
 
     Raises:
-        DatasetError: no class folders, only one of train/ and val/, or a class without a JPEG, or without one
-            to train on.
+        DatasetError: there are no class folders, or only one of train/ and val/; or a class has no JPEG, or
+            none to train on.
     """
     root, there = _open(config)
     if len(there) == 1:
@@ -90,10 +90,10 @@ def read(config: FolderConfig) -> Dataset:
 
 @register("dataset.images", "folder", FolderConfig)
 def read_images(config: FolderConfig) -> LabelledImages:
-    """The same files, of train/ and val/ together, or of the one that is there.
+    """Read the same files, from train/ and val/ together, or from the one that exists.
 
     Raises:
-        DatasetError: there is no class folder, or a class without a JPEG.
+        DatasetError: there is no class folder, or a class has no JPEG.
     """
     root, there = _open(config)
     seen = SeenFiles()
@@ -111,13 +111,13 @@ def read_images(config: FolderConfig) -> LabelledImages:
 
 
 def _open(config: FolderConfig) -> tuple[Path, set[str]]:
-    """The dataset's folder, and which of train/ and val/ are in it."""
+    """Return the dataset's folder, and which of train/ and val/ exist in it."""
     root = open_root(config.root, "folder", "train/<class>/ and val/<class>/, or <class>/ alone", SOURCE)
     return root, {name for name in ("train", "val") if (root / name).is_dir()}
 
 
 def _grouped(samples: list[Sample], expression: str | None) -> list[Sample]:
-    """The samples, each with its group. Raises DatasetError if one has none."""
+    """Return the samples with their groups. Raises DatasetError if one has no group."""
     if expression is None:
         return samples
     found = [re.search(expression, sample.id) for sample in samples]

@@ -30,8 +30,9 @@ class Ham10000Config(OwnSplitConfig):
     """HAM10000; label dx."""
 
     split: Annotated[str, one_of("lesion", "file")] = "lesion"
-    """`lesion`: no lesion on both sides. `file`: the paper's split, to reproduce it strictly: scikit-learn's
-    cut of the sorted files, with images of one lesion on both sides; there, a new image moves others."""
+    """`lesion`: all images of a lesion are in one split. `file`: the paper's split, for strict reproduction:
+    scikit-learn's split of the sorted files. With `file`, train and val share lesions, and a new image moves
+    others."""
 
     def __post_init__(self) -> None:
         OwnSplitConfig.__post_init__(self)
@@ -47,15 +48,15 @@ class _Row:
 
 @register("dataset", "ham10000", Ham10000Config)
 def read(config: Ham10000Config) -> Dataset:
-    """The labelled images, split as `config.split` says.
+    """Read the labelled images, split as `config.split` specifies.
 
-    `lesion`: `val_fraction` of the lesions are held out, with all their images, by a hash of their ids.
-    `file`: the paper's split, drawn over files sorted by image id. A lesion has up to six images, and
-    they then land on both sides: validation accuracy is too high by an unknown amount.
-    With either, no lesion that is tuned by is trained on.
+    `lesion`: `val_fraction` of the lesions are held out with all their images, by a hash of their ids.
+    `file`: the paper's split, drawn over the files sorted by image id. A lesion has up to six images, which
+    may be in both train and val, so validation accuracy is too high by an unknown amount.
+    With either, no lesion is in both train and tune.
 
     Raises:
-        DatasetError: a folder or the table is missing, a row is bad, or a listed image is not there.
+        DatasetError: a folder or the table is missing, a row is invalid, or a listed image is missing.
     """
     wanted = f"{PARTS[0]}/, {PARTS[1]}/ and {METADATA[0]}"
     root = open_root(config.root, "ham10000", wanted, SOURCE)

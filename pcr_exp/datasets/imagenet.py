@@ -32,10 +32,10 @@ class ImageNetConfig(DatasetConfig):
 
 @register("dataset", "imagenet", ImageNetConfig)
 def read(config: ImageNetConfig) -> Dataset:
-    """Every class folder of train/, and the same classes of val/; a subset of the 1,000 classes is fine.
+    """Read every class folder of train/, and the same classes of val/; a subset of the 1,000 classes works.
 
     Raises:
-        DatasetError: a folder is missing, empty, misnamed, or val/ is still one flat folder.
+        DatasetError: a folder is missing, empty or misnamed, or val/ is still one flat folder.
     """
     root = open_root(config.root, "imagenet", "train/<wnid>/*.JPEG and val/<wnid>/*.JPEG", SOURCE)
     train, val = need_dir(root, "train", SOURCE), need_dir(root, "val", SOURCE)

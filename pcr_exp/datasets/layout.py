@@ -1,4 +1,4 @@
-"""Looking at a dataset's folders, and saying what is missing in words that help."""
+"""Inspect a dataset's folders, and report what is missing in helpful errors."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from pcr_exp.system.words import counted
 
 
 def open_root(root: str | None, dataset: str, wanted: str, source: str) -> Path:
-    """The dataset's folder.
+    """Return the dataset's folder.
 
     Args:
-        wanted: what the folder should hold, for the error.
-        source: who publishes the dataset, for the error.
+        wanted: Contents that the folder should have, for the error.
+        source: Publisher of the dataset, for the error.
 
     Raises:
         DatasetError: `root` is null or not a folder.
@@ -34,7 +34,7 @@ def open_root(root: str | None, dataset: str, wanted: str, source: str) -> Path:
 
 
 def need_dir(root: Path, name: str, source: str) -> Path:
-    """`root/name`, or a DatasetError that says what is there instead."""
+    """Return `root/name`. Raises DatasetError, which lists what exists instead, if it is not a folder."""
     path = root / name
     if not path.is_dir():
         raise DatasetError(f"{path} is missing: wanted a folder. {root} holds {_contents(root)}. {source}")
@@ -42,7 +42,7 @@ def need_dir(root: Path, name: str, source: str) -> Path:
 
 
 def need_file(root: Path, names: Collection[str], source: str) -> Path:
-    """The first of `root/<name>` that is a file, or a DatasetError that says what is there instead."""
+    """Return the first `root/<name>` that is a file. Raises DatasetError, which lists what exists instead."""
     for name in names:
         if (root / name).is_file():
             return root / name
@@ -53,10 +53,10 @@ def need_file(root: Path, names: Collection[str], source: str) -> Path:
 def read_class_folders(
     root: Path, folder: Path, class_names: list[str], label: str, source: str, seen: SeenFiles
 ) -> list[Sample]:
-    """One sample for each `folder/<class>/*.jpg`, with ids relative to `root`.
+    """Return a sample for each `folder/<class>/*.jpg`, with ids relative to `root`.
 
     Raises:
-        DatasetError: a class folder is missing, or holds no JPEG.
+        DatasetError: a class folder is missing, or has no JPEG.
     """
     samples = []
     for index, name in enumerate(class_names):
@@ -73,7 +73,7 @@ def read_class_folders(
 
 
 def refuse_unknown_classes(folder: Path, class_names: list[str], reference: Path, seen: SeenFiles) -> None:
-    """A DatasetError if `folder` has class folders that `class_names` (those of `reference`) lacks."""
+    """Raise DatasetError if `folder` has class folders missing from `class_names` (those of `reference`)."""
     unknown = sorted(set(seen.class_names(folder)) - set(class_names))
     if unknown:
         raise DatasetError(f"{folder} has class folders that {reference} lacks: {some(unknown)}.")
@@ -87,13 +87,13 @@ def match_listed(
     *,
     missing_ok: bool = False,
 ) -> list[str]:
-    """The listed names that have a file, in listed order.
+    """Return the listed names that have a file, in listed order.
 
-    An image that no row lists has no label: it is left out with a remark. A listed image without a
-    file is an error, or with `missing_ok` left out with a remark.
+    An image that no row lists has no label, so it is left out with a remark. A listed image without a file is
+    an error, or with `missing_ok` it is left out with a remark.
 
     Raises:
-        DatasetError: listed images are missing, or no image is listed at all.
+        DatasetError: a listed image is missing (without `missing_ok`), or no listed image exists.
     """
     unlisted = sorted(found.keys() - set(listed))
     if unlisted:

@@ -1,4 +1,4 @@
-"""The files of the PCR paper's public code: `train/PCR.db` and `val/PCR.db` beside their records, or one."""
+"""Files of the PCR paper's public code: records with a `PCR.db`, in `train/` and `val/` or in one folder."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ _TENSORFLOW_INDEX = "PCR_index.pb"
 class PcrReleaseConfig(OwnSplitConfig):
     """Records of the PCR paper's public code; label class.
 
-    `val_fraction` of the images is held out when root itself holds PCR.db. Classes are named by their
-    numbers, or by the lines of a file `classes.txt` in root.
+    `val_fraction` of the images is held out if root itself contains PCR.db. Class names are the label
+    numbers, or the lines of a file `classes.txt` in root.
     """
 
 
 @register("dataset", "pcr_release", PcrReleaseConfig)
 def read(config: PcrReleaseConfig) -> Dataset:
-    """Every image of every record that an index lists; a record is read through once to find its images.
+    """Read every image of every record that an index lists. Each record is read once to find its images.
 
-    An image's id is its record and its place there. The release keeps no file names.
+    An image's id is its record and its position there, as the release keeps no file names.
 
     Raises:
-        DatasetError: no index, or only one of train/ and val/; a record is missing or damaged.
+        DatasetError: there is no index, or only one of train/ and val/; or a record is missing or damaged.
     """
     root = open_root(config.root, "pcr_release", f"{INDEX_FILE} and its records, or train/ and val/", SOURCE)
     seen = SeenFiles()
@@ -52,7 +52,7 @@ def read(config: PcrReleaseConfig) -> Dataset:
 
 
 def _read_folder(root: Path, folder: Path, seen: SeenFiles) -> list[Sample]:
-    # numpy is imported only where a dataset is read: `--help` and composing wait for nothing heavy.
+    # numpy is imported only when a dataset is read, so that `--help` and composing stay fast.
     from pcr_exp.datasets.release_files import ReleaseImage, read_index, read_record
 
     if not (folder / INDEX_FILE).exists() and (folder / _TENSORFLOW_INDEX).exists():

@@ -1,8 +1,8 @@
-"""Cutting images out of a photograph: a view of it is drawn at random, then rendered and encoded.
+"""Cut images out of a photograph: draw a random view of it, then render and encode it.
 
-A rendering samples each output pixel 2 x 2 times and averages, at no less than one source pixel per output
-pixel: sharp images stay sharp to the pixel, which the fine label (in focus or blurred) hangs on. Beyond its
-region's edges a view sees the region mirrored, never the other split.
+Rendering averages 2 x 2 samples per output pixel, at no less than one source pixel per output pixel. Sharp
+images therefore stay sharp to the pixel, which the fine label (in focus or blurred) depends on. Beyond the
+edges of its region, a view shows the region mirrored, never the other split.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from PIL import Image
 
 SUPERSAMPLE = 2
 MIN_DETAIL = 10.0
-"""Least standard deviation of the Laplacian in an image's centre: plain sky has no focus to judge."""
+"""Minimum standard deviation of the Laplacian in an image's centre; plain sky has no focus to judge."""
 MAX_DRAWS = 12
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """Where an image is taken, and in what light."""
+    """Position, scale, orientation and exposure of an image."""
 
     center_x: float
     center_y: float
@@ -36,7 +36,7 @@ class View:
 
 
 def draw_view(rng: np.random.Generator, height: int, width: int, size_px: int) -> View:
-    """A random view of a region of height x width pixels, inside it where the region is large enough."""
+    """Draw a random view of a region of height x width pixels, inside it if the region is large enough."""
     scale = rng.uniform(1.0, 1.4)
     angle_rad = math.radians(rng.uniform(-15, 15))
     reach = 0.5 * size_px * scale * (math.cos(angle_rad) + math.sin(abs(angle_rad)))
@@ -57,7 +57,7 @@ def _draw_center(rng: np.random.Generator, extent: int, reach: float) -> float:
 
 
 def render(region: np.ndarray, view: View, size_px: int) -> np.ndarray:
-    """The part of `region` in `view`: uint8 [size_px, size_px] or [size_px, size_px, 3]."""
+    """Render the part of `region` in `view`: uint8 [size_px, size_px] or [size_px, size_px, 3]."""
     fine_px = size_px * SUPERSAMPLE
     step = view.scale / SUPERSAMPLE
     cos, sin = step * math.cos(view.angle_rad), step * math.sin(view.angle_rad)
@@ -82,14 +82,14 @@ def _tone_curve(view: View) -> np.ndarray:
 
 
 def detail(image: np.ndarray) -> float:
-    """Standard deviation of the Laplacian of grey in the image's middle half, the part that eval crops."""
+    """Return the standard deviation of the grey image's Laplacian in its middle half, inside eval crops."""
     grey = image if image.ndim == 2 else cv2.cvtColor(image, cv2.COLOR_RGB2GRAY)
     margin = grey.shape[0] // 4
     return float(cv2.Laplacian(grey, cv2.CV_32F)[margin:-margin, margin:-margin].std())
 
 
 def draw_image(rng: np.random.Generator, region: np.ndarray, size_px: int) -> np.ndarray:
-    """A random image with enough detail to tell its focus; the most detailed of `MAX_DRAWS` if none has."""
+    """Draw a random image with enough detail to judge its focus, or else the most detailed of `MAX_DRAWS`."""
     best, best_detail = None, -1.0
     for _ in range(MAX_DRAWS):
         image = render(region, draw_view(rng, region.shape[0], region.shape[1], size_px), size_px)
@@ -102,12 +102,12 @@ def draw_image(rng: np.random.Generator, region: np.ndarray, size_px: int) -> np
 
 
 def defocus(rng: np.random.Generator, image: np.ndarray) -> np.ndarray:
-    """The image slightly out of focus: a Gaussian of 1.3 to 1.7 pixels."""
+    """Blur the image slightly, as if out of focus: a Gaussian of 1.3 to 1.7 pixels."""
     return cv2.GaussianBlur(image, (0, 0), rng.uniform(1.3, 1.7))
 
 
 def encode_jpeg(image: np.ndarray, quality: int) -> bytes:
-    """Baseline JPEG, 4:2:0 if in colour, of one component if grey."""
+    """Encode a baseline JPEG: 4:2:0 for a colour image, one component for a grey one."""
     buffer = io.BytesIO()
     Image.fromarray(image).save(buffer, "JPEG", quality=quality)
     return buffer.getvalue()

@@ -1,16 +1,16 @@
-"""The embedded dataset: images cut from photographs that scikit-image ships, made where they are wanted.
+"""The embedded dataset: images cut from photographs that scikit-image ships, made on first use.
 
     <root>/photos-<key>/{train,val}/<photo>/<focus>/0001.jpg    and stamp.json, the settings
 
-Two labels, a coarse and a fine one: `photo`, which photograph an image is cut from, and `focus`, whether it
-is in focus or slightly blurred. The first survives strong compression, the second needs the high frequencies.
-Train and val are cut from separate parts of each photograph; what is tuned by (`dataset.tune_fraction`) is
-taken out of the first, so it resembles train more than val does. The same settings give the same bytes.
+There are two labels. The coarse one, `photo`, is the photograph that an image is cut from; it survives strong
+compression. The fine one, `focus`, is whether the image is in focus or slightly blurred; it needs the high
+frequencies. Train and val are cut from separate parts of each photograph. Tune (`dataset.tune_fraction`) is
+taken out of the first part, so it resembles train more than val does. The same settings give the same bytes.
 
-The photographs are files inside scikit-image's wheel, so nothing is downloaded. Of those that it ships, these
-are large enough, sharp to the pixel nearly everywhere, and alike on their left and right. Left out: moon,
-retina and cell (blurring changes little), chelsea (half out of focus), coins and page (small), camera (a man
-on the left, a lawn on the right), gravel (much like grass) and the motorcycle's second image (same scene).
+The photographs are files inside scikit-image's wheel, so nothing is downloaded. Those used are large enough,
+sharp to the pixel nearly everywhere, and alike on their left and right. Left out are moon, retina and cell
+(blurring changes little), chelsea (half out of focus), coins and page (small), camera (a man on the left, a
+lawn on the right), gravel (much like grass) and the motorcycle's second image (same scene).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 VERSION = 2
-"""The generator's: raise it with every change that gives other images."""
+"""Version of the generator. Increment it with every change that gives other images."""
 _THIS_VERSION = Bound(lambda version: version == VERSION, f"{VERSION}, the one that this release makes")
 SOURCE_FILES = {
     "astronaut": "astronaut.png",
@@ -52,7 +52,7 @@ SOURCE_FILES = {
 """Class name -> file in skimage/data."""
 
 TRAIN_SHARE = 0.6
-"""Share of a photograph's width, from the left, that train is cut from; val gets the rest."""
+"""Share of a photograph's width, from the left, for train; the rest is for val."""
 GAP_PX = 16
 """Columns between the two that belong to neither, since neighbouring pixels are alike."""
 CLASSES = {"photo": list(SOURCE_FILES), "focus": ["blurred", "in_focus"]}
@@ -67,44 +67,45 @@ class PhotosConfig(DatasetConfig):
     """The embedded dataset; labels photo and focus."""
 
     num_train: Annotated[int, at_least(1)] = 1536
-    """Training images to make."""
+    """Number of training images to make."""
     num_val: Annotated[int, at_least(1)] = 512
-    """Validation images to make."""
+    """Number of validation images to make."""
     size_px: Annotated[int, at_least(64)] = 256
-    """Pixels of a side of each image."""
+    """Side in pixels of each image."""
     quality: Annotated[int, Bound(lambda quality: 1 <= quality <= 100, "a JPEG quality, 1..100")] = 90
     """JPEG quality of the files, 1 to 100."""
     seed: int = 0
-    """Seed of what is cut from the photographs."""
+    """Seed of the crops from the photographs."""
     version: Annotated[int, _THIS_VERSION] = VERSION
-    """A setting so that it is part of the names of records and runs; there is no other to choose."""
+    """Version of the generator, as a setting so that it enters the names of records and runs. Only this value
+    works."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedImage:
-    """One image to be made; its file and everything random about it follow from these."""
+    """One image to make. Its file and all its random draws follow from these fields."""
 
     split: str
     index: int
-    """In its split."""
+    """Index in its split."""
     photo: int
     focus: int
     number: int
-    """Within its folder, from 1."""
+    """Number within its folder, from 1."""
 
     @property
     def file(self) -> str:
-        """Path below the dataset's own folder."""
+        """Path relative to the dataset's own folder."""
         folder = f"{self.split}/{CLASSES['photo'][self.photo]}/{CLASSES['focus'][self.focus]}"
         return f"{folder}/{self.number:04d}.jpg"
 
 
 @register("dataset", "photos", PhotosConfig)
 def read(config: PhotosConfig) -> Dataset:
-    """The images, made first if `root` has none of these settings.
+    """Return the images, after making them if `root` has none with these settings.
 
     Raises:
-        DatasetError: `root` is null or cannot be written, or the images there are not all there.
+        DatasetError: `root` is null or cannot be written, or the existing images are incomplete.
     """
     if config.root is None:
         raise DatasetError("dataset.root is null: photos wants a folder to make its images in.")
@@ -114,7 +115,7 @@ def read(config: PhotosConfig) -> Dataset:
     if not folder.exists():
         _make(folder, config, settings)
     _check(folder, config, settings)
-    # An id is below the dataset's own folder, so that splits and order are the same with more or larger ones.
+    # Ids are relative to the dataset's own folder, so more or larger images change neither splits nor order.
     samples: dict[str, list[Sample]] = {region: [] for region in REGIONS}
     for image in plan(config):
         labels = {"photo": image.photo, "focus": image.focus}
@@ -133,7 +134,7 @@ def read(config: PhotosConfig) -> Dataset:
 
 
 def plan(config: PhotosConfig) -> Iterator[PlannedImage]:
-    """All images: every (photo, focus) as often as every other, or once more."""
+    """Yield all images. In each split, the counts of (photo, focus) combinations differ by one at most."""
     num_focus = len(CLASSES["focus"])
     num_cells = len(CLASSES["photo"]) * num_focus
     for split, num in zip(REGIONS, (config.num_train, config.num_val), strict=True):
@@ -155,7 +156,7 @@ def _settings(config: PhotosConfig) -> dict[str, Any]:
 
 
 def _make(folder: Path, config: PhotosConfig, settings: dict[str, Any]) -> None:
-    """All images and the stamp, in a folder of another name that is renamed once it is whole."""
+    """Make all images and the stamp, in a temporary folder that is renamed once it is complete."""
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as unfinished:
@@ -192,7 +193,7 @@ def _draw_all(folder: Path, config: PhotosConfig) -> None:
 
 
 def draw_jpeg(image: PlannedImage, region: np.ndarray, config: PhotosConfig) -> bytes:
-    """One image's file. Its randomness is its own, so neither threads nor other images matter to it."""
+    """Draw one image's file. Its random draws are its own, independent of threads and other images."""
     import numpy as np
 
     from pcr_exp.datasets.photo_crops import defocus, draw_image, encode_jpeg
@@ -205,7 +206,7 @@ def draw_jpeg(image: PlannedImage, region: np.ndarray, config: PhotosConfig) -> 
 
 
 def load_photo(name: str) -> np.ndarray:
-    """The photograph: uint8 [H, W, 3] RGB, or [H, W] if it is grey.
+    """Load a photograph: uint8 [H, W, 3] RGB, or [H, W] if it is grey.
 
     Raises:
         DatasetError: this scikit-image does not ship it.
@@ -217,7 +218,7 @@ def load_photo(name: str) -> np.ndarray:
 
 
 def sources_digest() -> str:
-    """SHA-256 over all source files: another scikit-image may ship other bytes."""
+    """Return the SHA-256 over all source files, as another scikit-image may ship other bytes."""
     digest = hashlib.sha256()
     for name in SOURCE_FILES:
         digest.update(_open(name).read())
@@ -225,7 +226,7 @@ def sources_digest() -> str:
 
 
 def split_region(photo: np.ndarray, split: str) -> np.ndarray:
-    """The columns of `photo` that `split` (train or val) may use; those of the other split are not in it."""
+    """Return the columns of `photo` that `split` (train or val) may use, which exclude the other split's."""
     boundary = round(TRAIN_SHARE * photo.shape[1])
     return photo[:, : boundary - GAP_PX // 2] if split == "train" else photo[:, boundary + GAP_PX // 2 :]
 

@@ -4,12 +4,12 @@
                 [metadata, scan group 1, ..., scan group G]
     PCR_0.pcr   metadata | scan group 1 | ... | scan group G, without gaps, magic or checksum
 
-Metadata is a protobuf message `MetadataRecord` (labels: field 1, varints; levels: field 2); a scan group is
-a `ScanGroup` (field 1, repeated bytes: a piece of each image, in the order of the labels). The first piece of
-an image begins with its JPEG header; the end marker is in none. Grey images have empty pieces at the end.
+Metadata is a protobuf message `MetadataRecord` (labels: field 1, varints; levels: field 2). A scan group is a
+`ScanGroup` (field 1, repeated bytes: a piece of each image, in label order). The first piece of an image
+begins with its JPEG header. No piece contains the end marker. Grey images have empty pieces at the end.
 
-Unpickling runs whatever a file asks for, so nothing is unpickled: lists of integers are read by opcode, and
-all other opcodes refused. Files are opened for reading alone.
+Unpickling could execute arbitrary code, so nothing is unpickled: lists of integers are read by opcode, and
+all other opcodes are refused. Files are opened read-only.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from pcr_exp.errors import DatasetError
 
 MAX_GROUPS = 64
 MAX_LABEL = 10**6
-"""Above any number of classes; a damaged label could claim to need memory for 2**64 of them."""
+"""Above any number of classes. A damaged label could otherwise require memory for 2**64 classes."""
 
 _EOI = b"\xff\xd9"
 _SETTINGS_PREFIX = "m_"
@@ -38,16 +38,16 @@ _NEW_LIST = {"EMPTY_LIST", "LIST"}
 _FILLED = {"PROTO", "FRAME", "MARK", "APPEND", "APPENDS", "STOP"}
 _MEMO = {"MEMOIZE", "PUT", "BINPUT", "LONG_BINPUT"}
 _LABEL_TAG, _LEVELS_TAG, _PIECE_TAG = 0x08, 0x10, 0x0A
-"""Protobuf's (field number << 3 | wire type): 0 is a varint, 2 a length and bytes."""
+"""Protobuf tags (field number << 3 | wire type); wire type 0 is a varint, 2 is a length and bytes."""
 
 
 def read_index(path: Path) -> dict[str, list[int]]:
-    """The lengths of the parts of each record, by the name of its file, in the order of the numbers in names.
+    """Return the part lengths of each record by file name, ordered by the numbers in their names.
 
     Raises:
-        DatasetError: this is no such index, or it holds what no index needs.
+        DatasetError: this is not such an index, or it contains something that no index needs.
     """
-    address = f"file:{quote(str(path.resolve()))}?mode=ro&immutable=1"  # else SQLite may write beside it
+    address = f"file:{quote(str(path.resolve()))}?mode=ro&immutable=1"  # else SQLite may write next to it
     try:
         with closing(sqlite3.connect(address, uri=True)) as index:
             rows = index.execute("SELECT key, value FROM unnamed").fetchall()
@@ -96,30 +96,30 @@ def _lengths(value: object, where: str) -> list[int]:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReleaseRecord:
-    """One record, and where the pieces of its images lie in it."""
+    """One record, and the positions of its images' pieces."""
 
     path: Path
     labels: list[int]
     offsets: npt.NDArray[np.int64]
-    """[num_groups, num_images], from the start of the file."""
+    """int64 [num_groups, num_images], from the start of the file."""
     lengths: npt.NDArray[np.int64]
-    """[num_groups, num_images], bytes."""
+    """int64 [num_groups, num_images], bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReleaseImage:
-    """One image of a record, as `pcr_exp.datasets.sample.PackedImage`."""
+    """One image of a record; implements `pcr_exp.datasets.sample.PackedImage`."""
 
     record: ReleaseRecord
     position: int
 
     @property
     def num_bytes(self) -> int:
-        """Bytes of the whole file that the pieces give."""
+        """Bytes of the complete file made of the pieces."""
         return int(self.record.lengths[:, self.position].sum()) + len(_EOI)
 
     def read_bytes(self) -> bytes:
-        """The progressive JPEG: all pieces, and the end marker that the release leaves out."""
+        """Return the progressive JPEG: all pieces, and the end marker that the release leaves out."""
         offsets = self.record.offsets[:, self.position].tolist()
         pieces = []
         with self.record.path.open("rb", buffering=0) as file:
@@ -129,7 +129,7 @@ class ReleaseImage:
         return b"".join([*pieces, _EOI])
 
     def pieces(self, jpeg: bytes) -> list[bytes]:
-        """The result of `read_bytes`, cut as in the release: a piece per scan group, without end marker."""
+        """Split the result of `read_bytes` as in the release: a piece per scan group, without end marker."""
         ends = np.cumsum(self._lengths()).tolist()
         return [jpeg[start:end] for start, end in zip([0, *ends], ends, strict=False)]
 
@@ -138,14 +138,14 @@ class ReleaseImage:
 
 
 def read_record(path: Path, part_lengths: list[int]) -> ReleaseRecord:
-    """Find the images of a record; holds the bytes of one scan group at a time.
+    """Find the images of a record. Only one scan group at a time is held in memory.
 
     Args:
-        path: the record.
-        part_lengths: bytes of its metadata and of each scan group, from the index.
+        path: The record.
+        part_lengths: Bytes of its metadata and of each scan group, from the index.
 
     Raises:
-        DatasetError: it is damaged, or not what the index says.
+        DatasetError: it is damaged, or does not match the index.
         OSError: it cannot be read.
     """
     num_bytes = path.stat().st_size
@@ -184,7 +184,7 @@ def _read_labels(metadata: bytes, path: Path) -> list[int]:
 
 
 def _read_pieces(group: bytes, where: str) -> list[tuple[int, int]]:
-    """(start, length) of each piece in a scan group."""
+    """Return (start, length) of each piece in a scan group."""
     pieces, position = [], 0
     while position < len(group):
         if group[position] != _PIECE_TAG:
@@ -198,7 +198,7 @@ def _read_pieces(group: bytes, where: str) -> list[tuple[int, int]]:
 
 
 def _varint(data: bytes, position: int, where: str) -> tuple[int, int]:
-    """A protobuf varint, seven bits a byte from the lowest, and the position after it."""
+    """Return a protobuf varint, seven bits per byte from the lowest, and the position after it."""
     value = shift = 0
     while position < len(data) and shift < 64:
         byte = data[position]

@@ -1,4 +1,4 @@
-"""Every dataset as lists of samples with named labels, in three splits."""
+"""Datasets as lists of samples with named labels, in three splits."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from pcr_exp.errors import ConfigError, DatasetError, printable
 log = logging.getLogger(__name__)
 
 SPLITS = ("train", "tune", "val")
-"""Trained on; looked at by scan policies, probes and tuning; reported."""
+"""For training; for scan policies, probes and tuning; for reporting."""
 
 
 class PackedImage(Protocol):
-    """An image in a file that holds many, which was cut into its scans before."""
+    """An image stored with others in one file, already divided into scans."""
 
     @property
     def num_bytes(self) -> int:
         """Length of the result of `read_bytes`."""
 
     def read_bytes(self) -> bytes:
-        """The image as a file of its own. Raises OSError."""
+        """Return the image as a file of its own. Raises OSError."""
 
     def pieces(self, jpeg: bytes) -> list[bytes]:
-        """The result of `read_bytes`, cut as in its file; the end marker (EOI) is in no piece."""
+        """Split the result of `read_bytes` as in its file. No piece contains the end marker (EOI)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,34 +44,34 @@ class Sample:
     id: str
     """Unique in the dataset: the path relative to the dataset's folder, with forward slashes."""
     path: Path
-    """The JPEG file, or the file that `packed` lies in."""
+    """The JPEG file, or the file that contains `packed`."""
     labels: dict[str, int]
-    """Named labels -> class index, 0-based."""
+    """Label name -> class index, 0-based."""
     group: str | None = None
-    """The name that decides the split, if not the id: images of one group are never on two sides."""
+    """Name that decides the split instead of the id. Images of one group are always in the same split."""
     packed: PackedImage | None = field(default=None, compare=False)
-    """The image, if `path` holds more than this one."""
+    """The image, if `path` contains more than this one."""
     fields: Mapping[str, Path | bytes] = field(default_factory=dict, compare=False)
-    """By name, the file of what travels beside the image, such as its mask, or the bytes."""
+    """Files or bytes stored with the image, such as its mask, by field name."""
 
     @property
     def file(self) -> Path | PackedImage:
-        """The object with `read_bytes`."""
+        """The object whose `read_bytes` returns the image."""
         return self.path if self.packed is None else self.packed
 
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """Three splits and what their labels mean. Use `make_dataset`, which divides, checks and orders."""
+    """Three splits and the meanings of labels. Made by `make_dataset`, which splits, checks and sorts."""
 
     name: str
     splits: dict[str, list[Sample]]
-    """By name, as in `SPLITS`; `tune` may be empty."""
+    """Samples by split name, as in `SPLITS`; `tune` may be empty."""
     classes: dict[str, list[str]]
-    """Label name -> class names; a class's index is its position."""
+    """Label name -> class names; the index of a class is its position."""
     seen: SeenFiles = field(default_factory=SeenFiles, compare=False)
     fields: dict[str, str] = field(default_factory=dict)
-    """Name of each field that every sample has -> its kind, of `config.records.FIELD_KINDS`."""
+    """Field name -> kind, of `config.records.FIELD_KINDS`, for fields that every sample has."""
 
     @property
     def train(self) -> list[Sample]:
@@ -88,24 +88,24 @@ class Dataset:
 
 @dataclass(frozen=True, slots=True)
 class LabelledImages:
-    """Images to be looked at, whatever split they are in. Use `make_images`, which checks and orders."""
+    """Images to inspect, independent of splits. Made by `make_images`, which checks and sorts."""
 
     samples: list[Sample]
     classes: dict[str, list[str]]
-    """Label name -> class names; a class's index is its position."""
+    """Label name -> class names; the index of a class is its position."""
     seen: SeenFiles = field(default_factory=SeenFiles, compare=False)
 
 
 def open_dataset(config: DatasetConfig) -> Dataset:
     """Read the dataset of these settings.
 
-    Of its training images it has at most `max_train_images`, and as large a part of those that are tuned by.
-    A split's order is mixed, so its first samples are a random subset, and a smaller subset is part of every
-    larger one. What the reader remarks is logged.
+    It has at most `max_train_images` training images, and then proportionally many tuning images. Each split
+    is in pseudo-random order, so its first samples are a random subset, and a smaller subset is part of every
+    larger one. The reader's remarks are logged.
 
     Raises:
-        ConfigError: no such dataset, no such label, or folds without a choice of one.
-        DatasetError: the dataset is not there, or not as its publisher lays it out.
+        ConfigError: there is no such dataset or label, or no fold was chosen.
+        DatasetError: the dataset is missing, or does not have its publisher's layout.
     """
     if config.folds and config.fold is None:
         raise ConfigError(
@@ -117,18 +117,18 @@ def open_dataset(config: DatasetConfig) -> Dataset:
     _tell(config, dataset)
     if config.max_train_images is None:
         return dataset
-    # As many in proportion: encoding a few training images shall not mean to encode all of tune.
+    # In proportion, so that a few training images do not require all of tune to be encoded.
     num_tune = math.ceil(config.max_train_images * config.tune_fraction / (1 - config.tune_fraction))
     kept = {"train": dataset.train[: config.max_train_images], "tune": dataset.tune[:num_tune]}
     return replace(dataset, splits=dataset.splits | kept)
 
 
 def keep_fields(dataset: Dataset, names: Sequence[str]) -> Dataset:
-    """The dataset with these fields beside its images, and no others.
+    """Return the dataset with only these fields.
 
     Raises:
-        ConfigError: it does not give one of them.
-        DatasetError: one is of no kind that is known, or an image has none.
+        ConfigError: the dataset does not have one of them.
+        DatasetError: one is of an unknown kind, or missing for an image.
     """
     if not names and not dataset.fields:
         return dataset
@@ -157,13 +157,13 @@ def keep_fields(dataset: Dataset, names: Sequence[str]) -> Dataset:
 
 
 def open_images(config: DatasetConfig) -> LabelledImages:
-    """Every image of the dataset of these settings, in its lasting order.
+    """Return every image of the dataset of these settings, in stable order.
 
-    Of a kind that registers itself in `dataset.images` as well, images that could not be trained on are
-    enough: there need be no training split, and no image of every class in each split.
+    Datasets that also register in `dataset.images` need not be trainable: they may lack a training split, or
+    images of every class in each split.
 
     Raises:
-        ConfigError, DatasetError: as `open_dataset`.
+        ConfigError, DatasetError: as in `open_dataset`.
     """
     if type(config) in schemas("dataset.images").values():
         images: LabelledImages = build("dataset.images", config)
@@ -175,7 +175,7 @@ def open_images(config: DatasetConfig) -> LabelledImages:
 
 
 def _tell(config: DatasetConfig, read: Dataset | LabelledImages) -> None:
-    """Log what the reader remarked. Raises ConfigError if there is no such label."""
+    """Log the reader's remarks. Raises ConfigError if the label does not exist."""
     for remark in read.seen.all_remarks():
         log.warning("%s", printable(remark))
     if config.label not in read.classes:
@@ -187,11 +187,10 @@ def _tell(config: DatasetConfig, read: Dataset | LabelledImages) -> None:
 def make_images(
     config: DatasetConfig, samples: Iterable[Sample], classes: dict[str, list[str]], seen: SeenFiles
 ) -> LabelledImages:
-    """Images in their lasting order.
+    """Return images in stable order.
 
     Raises:
-        DatasetError: there is none, an id is there twice, or an image has a label that `classes` does not
-            name.
+        DatasetError: there is no image, an id occurs twice, or an image has a label that is not in `classes`.
     """
     ordered = sorted(samples, key=lambda sample: sort_key(sample.id))
     if not ordered:
@@ -212,22 +211,22 @@ def make_dataset(
     values: Collection[str] = (),
     fields: Mapping[str, str] | None = None,
 ) -> Dataset:
-    """A dataset in its lasting splits and order.
+    """Return a dataset with stable splits and order.
 
     Args:
-        config: says which shares are held out, by a hash of ids.
-        samples: those that may be trained on; if `val` is None, those of val too.
-        classes: label name -> class names.
-        seen: what was looked at; given remarks on classes that a split lacks.
-        val: the publisher's; with folds these images are divided as the others are.
-        tune: the publisher's, likewise; None: `tune_fraction` of the samples.
-        each_class_trains: a class with no image to train on is an error, not a remark.
-        values: labels that stand for numbers or sets, which no split need have all of.
-        fields: name -> kind of what every sample has beside its image.
+        config: Sets the shares that are held out, by a hash of ids.
+        samples: Images for training, and for val too if `val` is None.
+        classes: Label name -> class names.
+        seen: Files that were read; gets remarks on classes that a split lacks.
+        val: The publisher's validation images. With folds, they are divided like all others.
+        tune: The publisher's tuning images, likewise. None: `tune_fraction` of the samples.
+        each_class_trains: A class without training images is an error, not a remark.
+        values: Labels for numbers or sets, whose values need not occur in every split.
+        fields: Field name -> kind, for fields that every sample has.
 
     Raises:
-        DatasetError: train or val has no image; an id is there twice; an image has a label that `classes`
-            does not name; or a class has no image to train on.
+        DatasetError: train or val has no image; an id occurs twice; an image has a label that is not in
+            `classes`; or a class has no training image (`each_class_trains`).
     """
     own_fraction = config.val_fraction if isinstance(config, OwnSplitConfig) and val is None else 0.0
     remedy = (
@@ -337,11 +336,11 @@ def _classes(names: list[str], label: str) -> str:
 
 
 def split_of(group: str, *, val_fraction: float, tune_fraction: float, seed: int) -> str:
-    """The split of an image, or of all images of a group, by its name and nothing else.
+    """Return the split of an image, or of all images of a group, which depends only on the name.
 
-    So a new image moves no other one. `val_fraction` of many groups are val, and `tune_fraction` of the
-    others are tune; each share is decided by bits of its own, so that changing one moves nothing across
-    the other's border.
+    A new image therefore moves no other one. Of many groups, `val_fraction` are val, and `tune_fraction` of
+    the others are tune. Each share is decided by separate bits, so that changing one share moves no image
+    across the other's border.
     """
     digest = hashlib.sha256(f"{seed}:{group}".encode(errors="surrogateescape")).digest()
     if _share(digest[:8]) < val_fraction:
@@ -350,28 +349,28 @@ def split_of(group: str, *, val_fraction: float, tune_fraction: float, seed: int
 
 
 def fold_of(group: str, num_folds: int, seed: int) -> int:
-    """The fold, 0 to `num_folds` - 1, of an image, or of all images of a group, by its name and nothing else.
+    """Return the fold, 0 to `num_folds` - 1, of an image or of all images of a group, by its name alone.
 
-    By bits of its own, like the shares of `split_of`: what is tuned by is the same share of every fold.
+    It uses separate bits, like the shares of `split_of`, so that tune is the same share of every fold.
     """
     digest = hashlib.sha256(f"{seed}:{group}".encode(errors="surrogateescape")).digest()
     return int.from_bytes(digest[16:24], "big") % num_folds
 
 
 def sort_key(sample_id: str) -> bytes:
-    """The sort key of a split: a hash of the id, so that images are mixed, the same everywhere.
+    """Return a split's sort key: a hash of the id, which mixes images in the same way everywhere.
 
-    So the first images of a split are a random subset, and a new image leaves the others in their order.
+    The first images of a split are therefore a random subset, and a new image leaves the others in order.
     """
     return hashlib.sha256(sample_id.encode(errors="surrogateescape")).digest()
 
 
 def holdout(num: int, val_fraction: float, seed: int) -> tuple[list[int], list[int]]:
-    """Indices (train, val) of 0..num-1, each in drawn order; one more image moves others.
+    """Return indices (train, val) of 0..num-1, each in drawn order. One more image moves others.
 
-    Draws what scikit-learn's `train_test_split(test_size=val_fraction, random_state=seed)` draws, which
-    is how the PCR release cuts HAM10000 and CelebA-HQ: of one permutation by numpy's legacy generator,
-    the first ceil(val_fraction * num) are held out and the rest trained on.
+    They equal those of scikit-learn's `train_test_split(test_size=val_fraction, random_state=seed)`, which
+    the PCR release uses for HAM10000 and CelebA-HQ: in a permutation by numpy's legacy generator, the first
+    ceil(val_fraction * num) are held out and the rest trained on.
     """
     import numpy as np
 

@@ -1,4 +1,4 @@
-"""Files that a reader has seen, to notice later changes and to tell which were left out."""
+"""Files that a reader has seen, for noticing later changes and reporting what was left out."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ JPEG_SUFFIXES = (".jpg", ".jpeg")
 
 
 State: TypeAlias = tuple[int, int]
-"""A state: a file's bytes and the time of its last change in ns; a folder's entries, and that time."""
+"""State of a file: (bytes, time of its last change in ns); of a folder: (number of entries, that time)."""
 
 
 @dataclass(slots=True)
@@ -25,22 +25,21 @@ class SeenFiles:
     """Folders listed, tables read, and remarks for whoever prepares the dataset."""
 
     folders: dict[Path, State] = field(default_factory=dict)
-    """Every folder whose contents decide which images there are, and (number of entries, time of its last
-    change) from before it was listed."""
+    """State of every folder whose contents determine the images; its time is from before the listing."""
     tables: dict[Path, State] = field(default_factory=dict)
-    """Every file that labels are read from, and (bytes, time of its last change) from before it was read."""
+    """State, from before it was read, of every file that labels are read from."""
     refused: dict[str, str] = field(default_factory=dict)
-    """Rows of a table that are no images, and why: left out."""
+    """Rows of a table that were left out because they are not images -> reason."""
     remarks: list[str] = field(default_factory=list)
     """Remarks on files that were left out, and on classes that splits lack."""
     num_images: int = 0
     others: Counter[str] = field(default_factory=Counter)
-    """Files that are no JPEG by their names, beside the images: number by suffix."""
+    """Number of files next to the images that are not JPEG by their names, by suffix."""
     nested: list[Path] = field(default_factory=list)
-    """Folders beside the images, which are not looked into."""
+    """Folders next to the images, which are not searched."""
 
     def images(self, folder: Path) -> list[Path]:
-        """The folder's JPEG files by suffix (any case), sorted; hidden files are not looked at."""
+        """Return the folder's JPEG files by suffix (any case), sorted; hidden files are ignored."""
         names = []
         for entry in self._entries(folder):
             if entry.name.startswith("."):
@@ -55,7 +54,7 @@ class SeenFiles:
         return [folder / name for name in sorted(names)]
 
     def class_names(self, folder: Path) -> list[str]:
-        """Names of the folders in `folder`, sorted; hidden ones are not looked at."""
+        """Return the names of the folders in `folder`, sorted; hidden ones are ignored."""
         names, loose = [], []
         for entry in self._entries(folder):
             if entry.name.startswith("."):
@@ -72,12 +71,12 @@ class SeenFiles:
         return sorted(names)
 
     def table(self, path: Path) -> Path:
-        """Note a file that labels are read from; returns it."""
+        """Note a file that labels are read from, and return it."""
         self.tables[path] = file_state(path)
         return path
 
     def missing(self, path: Path) -> None:
-        """Note the folder of a file that is not there: it is changed when the file comes."""
+        """Note the folder of a missing file: it changes when the file appears."""
         if path.parent not in self.folders:
             with suppress(OSError):
                 self.folders[path.parent] = folder_state(path.parent)
@@ -90,7 +89,7 @@ class SeenFiles:
         return found
 
     def all_remarks(self) -> list[str]:
-        """Everything to be said, in full sentences."""
+        """Return all remarks, in full sentences."""
         remarks = list(self.remarks)
         if self.refused:
             named = some(f"{row}: {why}" for row, why in self.refused.items())
@@ -110,7 +109,7 @@ class SeenFiles:
 
 
 def folder_state(folder: Path) -> State:
-    """How many entries a folder has, and when it was changed last.
+    """Return the number of entries of a folder, and the time of its last change.
 
     Raises:
         OSError: it cannot be listed.
@@ -120,17 +119,17 @@ def folder_state(folder: Path) -> State:
 
 
 def file_state(path: Path) -> State:
-    """How long a file is, and when it was changed last.
+    """Return the length of a file, and the time of its last change.
 
     Raises:
-        OSError: it cannot be looked at.
+        OSError: its status cannot be read.
     """
     stat = path.stat()
     return stat.st_size, stat.st_mtime_ns
 
 
 def some(names: Iterable[str], limit: int = 3) -> str:
-    """The first few names, printable, and that there are more."""
+    """List the first few names, printable, and the total number if there are more."""
     names = list(names)
     return ", ".join(map(printable, names[:limit])) + (
         f", ... ({len(names)} in all)" if len(names) > limit else ""

@@ -1,4 +1,4 @@
-"""A table of images: a row for each, with its path, labels, split and group. The images lie anywhere."""
+"""A table of images, with a row for each: its path, labels, split and group. Images may be anywhere."""
 
 from __future__ import annotations
 
@@ -26,47 +26,47 @@ _REMEDY = (
 )
 _MISSING = "no such file"
 _NUM_NAMED = 20
-"""Rows that an error names."""
+"""Maximum number of rows that an error names."""
 
 
 @dataclass(kw_only=True, slots=True)
 class ColumnsConfig:
-    """Names of a table's columns; the label's is `dataset.label`."""
+    """Names of a table's columns. That of the label is `dataset.label`."""
 
     path: str = "path"
-    """Where each image lies: below dataset.root, or anywhere if it begins with /."""
+    """Column of image paths: relative to dataset.root, or absolute if they begin with /."""
     kind: Annotated[str, one_of("class", "several", "number")] = "class"
-    """What a cell of `dataset.label` is. `class`: one of several classes. `several`: any number of classes,
+    """Kind of the column `dataset.label`. `class`: one of several classes. `several`: any number of classes,
     for task=multilabel. `number`: a real number, for task=regression."""
     separator: Annotated[str, Bound(bool, "a text, such as ;")] = SEPARATOR
-    """Between the classes of a cell of kind `several`; in JSON lines and Parquet it may be a list."""
+    """Separates the classes in a cell of kind `several`. In JSON lines and Parquet, a cell may be a list."""
     labels: list[str] = field(default_factory=list)
-    """More columns of classes that the records hold, so that another dataset.label needs no other records."""
+    """Further class columns to store in records, so that another dataset.label needs no other records."""
     split: str | None = None
-    """The column that says which of train, tune and val an image is in (null: divided by a hash)."""
+    """Column that assigns images to train, tune and val (null: split by a hash)."""
     splits: Annotated[dict[str, str], _OURS] = field(default_factory=dict)
-    """What other words in it mean: `+dataset.columns.splits.test=val`."""
+    """Meaning of other words in that column: `+dataset.columns.splits.test=val`."""
     group: str | None = None
-    """The column of what belongs together, such as a patient: as `dataset.group_by` of dataset=folder."""
+    """Column of groups that belong together, such as a patient; see `dataset.group_by` of dataset=folder."""
     mask: str | None = None
-    """The column of each image's mask: a PNG file of one number per pixel. Of this and the next four,
-    records hold those that `records.fields` names."""
+    """Column of masks: PNG files with one number per pixel. Of this and the next four columns, records store
+    those that `records.fields` names."""
     boxes: str | None = None
-    """The column of boxes: a list of [left, top, right, bottom] in px, and a class if there are any, as JSON,
-    or a file of it; an empty cell is no box."""
+    """Column of boxes: a JSON list of [left, top, right, bottom] in px, and a class if there are any, or a
+    file of it. An empty cell means no boxes."""
     text: str | None = None
-    """A column of texts, which may be empty."""
+    """Column of texts, which may be empty."""
     json: str | None = None
-    """A column of JSON, or of files of it."""
+    """Column of JSON values, or of JSON files."""
     array: str | None = None
-    """The column of .npy files, as `numpy.save` writes them."""
+    """Column of .npy files, as written by `numpy.save`."""
 
     def __post_init__(self) -> None:
         check_fields(self, "dataset.columns")
 
     @property
     def fields(self) -> dict[str, str]:
-        """By kind, which is the field's name too, the column."""
+        """Columns of fields, by kind, which is also the field's name."""
         columns = {kind: getattr(self, kind) for kind in FIELD_KINDS}
         return {kind: column for kind, column in columns.items() if column is not None}
 
@@ -75,15 +75,16 @@ class ColumnsConfig:
 class TableConfig(OwnSplitConfig):
     """A table with a row for each image: its path and its label, in the column `dataset.label`.
 
-    `val_fraction` of the images is held out, unless a column says which.
+    `val_fraction` of the images is held out, unless a column assigns them to splits.
     """
 
     table: Annotated[str | None, PATH] = None
-    """The file: CSV, whose first line names the columns; .jsonl; or .parquet, by pyarrow."""
+    """File of the table: CSV, whose first line names the columns; .jsonl; or .parquet, which needs
+    pyarrow."""
     columns: ColumnsConfig = field(default_factory=ColumnsConfig)
     on_error: Annotated[str, one_of("fail", "skip")] = "fail"
-    """As `records.on_error`, which it follows. `fail` stops at rows without an image, without a label, or
-    listed before, and names them; `skip` leaves them out and lists them in rejected.csv."""
+    """As `records.on_error`, from which it is set. `fail` stops at rows without an image or label, or that
+    repeat an earlier row, and names them; `skip` leaves them out and lists them in rejected.csv."""
 
     def __post_init__(self) -> None:
         OwnSplitConfig.__post_init__(self)
@@ -95,14 +96,14 @@ class TableConfig(OwnSplitConfig):
 
 @register("dataset", "table", TableConfig)
 def read(config: TableConfig) -> Dataset:
-    """The images of the table, in the splits that it says, or divided by `split_seed` and their ids.
+    """Read the images of the table, split by a column or by `split_seed` and their ids.
 
-    Classes are the label's values, in alphabetical order; ids are paths as the table has them. Cells of
-    kind `several` and `number` are classes too: a name for every set, and for every number (FORMAT.md).
+    Classes are the label's values, in alphabetical order. Ids are the paths in the table. For the kinds
+    `several` and `number`, every set and every number becomes a class (FORMAT.md).
 
     Raises:
-        DatasetError: the table or a column is missing; or a row lacks its image or a cell, or is there
-            twice, and `on_error` is `fail`.
+        DatasetError: the table or a column is missing; or a row lacks its image or a cell, or is repeated,
+            and `on_error` is `fail`.
     """
     samples, classes, seen, splits = _samples(config)
     if config.columns.split is None:
@@ -122,23 +123,23 @@ def read(config: TableConfig) -> Dataset:
 
 @register("dataset.images", "table", TableConfig)
 def read_images(config: TableConfig) -> LabelledImages:
-    """The same, undivided. Raises as `read` does."""
+    """Read the same images without splits. Raises as `read` does."""
     samples, classes, seen, _ = _samples(config)
     return make_images(config, samples, classes, seen)
 
 
 def _values(config: TableConfig) -> tuple[str, ...]:
-    """Labels whose values are no classes that each split should have."""
+    """Return the labels whose values need not occur in every split, as they are not classes."""
     return () if config.columns.kind == "class" else (config.label,)
 
 
 def _kinds(config: TableConfig) -> dict[str, str]:
-    """Name -> kind of each field: they are called the same."""
+    """Return field name -> kind, which are equal."""
     return {kind: kind for kind in config.columns.fields}
 
 
 def _samples(config: TableConfig) -> tuple[list[Sample], dict[str, list[str]], SeenFiles, dict[str, str]]:
-    """Samples, classes by label, what was looked at, and each sample's split by its id, if a column says."""
+    """Return samples, classes by label, files that were read, and splits by id, if a column assigns them."""
     if config.table is None:
         raise DatasetError(f"dataset.table is null: table wants a file of paths and labels. {SOURCE}")
     table, seen, columns = Path(config.table), SeenFiles(), config.columns
@@ -149,7 +150,7 @@ def _samples(config: TableConfig) -> tuple[list[Sample], dict[str, list[str]], S
     labels = list(dict.fromkeys([config.label, *columns.labels]))
     more = [name for name in (columns.split, columns.group) if name is not None]
     beside = columns.fields
-    words = [*labels, *more]  # a label may be the column of splits, too
+    words = [*labels, *more]  # a label may be the split column, too
     named = [columns.path, *words, *beside.values()]
     cells, first = read_columns(seen.table(table), named, _REMEDY, as_json=beside.values())
     fields: dict[str, dict[str, Path | bytes]] = {}
@@ -190,7 +191,7 @@ def _samples(config: TableConfig) -> tuple[list[Sample], dict[str, list[str]], S
 def _why_unfit(
     path: Any, row: dict[str, Any], before: Container[str], root: Path, config: TableConfig
 ) -> str:
-    """Why a row cannot be used; empty if it can."""
+    """Return why a row cannot be used; empty if it can."""
     if not path or not isinstance(path, str):
         return f"no {config.columns.path}"
     for name, cell in row.items():
@@ -208,7 +209,7 @@ def _why_unfit(
 
 
 def _source(kind: str, cell: str, root: Path) -> Path | bytes | None:
-    """Where a field lies, or what it is: text, boxes and JSON may stand in the cell. None: it is empty."""
+    """Return a field's file, or its value if the cell holds it (text, boxes, JSON); None if it is empty."""
     is_here = kind == "text" or (kind in ("boxes", "json") and cell[:1] in ("[", "{"))
     if is_here or (kind == "boxes" and not cell):
         return cell.encode()
@@ -216,7 +217,7 @@ def _source(kind: str, cell: str, root: Path) -> Path | bytes | None:
 
 
 def _why_no_field(sources: dict[str, Path | bytes | None]) -> str:
-    """Why a row lacks a field; empty if it has them all."""
+    """Return which field a row lacks; empty if it has them all."""
     for kind, source in sources.items():
         if source is None:
             return f"no {kind}"
@@ -226,7 +227,7 @@ def _why_no_field(sources: dict[str, Path | bytes | None]) -> str:
 
 
 def _is_file(path: Path) -> bool:
-    """False, too, of what no path can be, such as a caption of many words."""
+    """Return whether a path is a file; False also for what cannot be a path, such as a long caption."""
     try:
         return path.is_file()
     except OSError:
@@ -234,7 +235,7 @@ def _is_file(path: Path) -> bool:
 
 
 def _name(cell: str | list[str], name: str, config: TableConfig) -> str:
-    """A cell as the name of a class: of several, the names that are in it, in alphabetical order."""
+    """Return a cell as a class name; for kind `several`, its names in alphabetical order."""
     if name == config.label and config.columns.kind == "several":
         return SEPARATOR.join(sorted(set(_members(cell, config))))
     return str(cell)
@@ -266,7 +267,7 @@ def _settle(config: TableConfig, table: Path, num_fit: int, seen: SeenFiles) -> 
 
 
 def _known(splits: dict[str, str], table: Path, config: TableConfig) -> dict[str, str]:
-    """Each image's split as ours are called. Raises DatasetError if a word is not known."""
+    """Translate each image's split to our names. Raises DatasetError for an unknown word."""
     meant = {split: split for split in SPLITS} | config.columns.splits
     if unknown := sorted(set(splits.values()) - meant.keys()):
         raise DatasetError(

@@ -1,4 +1,4 @@
-"""Tables as people have them: CSV, JSON lines and Parquet, by pandas, as columns of plain values."""
+"""Read CSV, JSON lines and Parquet tables with pandas, as columns of plain values."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ if TYPE_CHECKING:
 
 PARQUET, JSON_LINES = (".parquet", ".pq"), (".jsonl", ".ndjson")
 SUFFIXES = (".csv", ".tsv", *JSON_LINES, *PARQUET)
-"""Names that a table is known by; a file of another name is read as CSV."""
+"""Suffixes of tables; a file with another suffix is read as CSV."""
 
 
 def read_columns(
     table: Path, wanted: Sequence[str], remedy: str, *, as_json: Collection[str] = ()
 ) -> tuple[list[list[Any]], int]:
-    """The wanted columns of a table, and the number of its first row: 2 in a CSV file, behind its names.
+    """Return the wanted columns of a table, and the number of its first row (2 in CSV, after the header).
 
-    Cells are texts, lists of texts (JSON lines and Parquet), or "" where there is nothing. Those of a CSV
-    file are what stands there: `07` stays `07`.
+    Cells are strings, lists of strings (JSON lines and Parquet), or "" if empty. Cells of a CSV file are not
+    converted: `07` stays `07`.
 
     Args:
-        table: The file; its suffix says which kind it is.
+        table: The file, whose suffix determines its kind.
         wanted: Names of columns.
-        remedy: For the error: how to name the columns.
-        as_json: Columns whose lists and objects are given as JSON.
+        remedy: Advice for the error, on how to name the columns.
+        as_json: Columns whose lists and objects are returned as JSON.
 
     Raises:
         DatasetError: it cannot be read, lacks a column, or is Parquet and pyarrow is not installed.
@@ -65,7 +65,7 @@ def _read(table: Path, kind: str) -> pd.DataFrame:
             f"{table}: Parquet is read by pyarrow, which cannot be imported ({str(error).splitlines()[0]}). "
             "Install it: pip install 'pcr-exp[tables]'. CSV and JSON lines need nothing."
         ) from error
-    except (OSError, ValueError, AttributeError) as error:  # pandas' and pyarrow's own are kinds of these
+    except (OSError, ValueError, AttributeError) as error:  # includes pandas' and pyarrow's own errors
         name = "Parquet" if kind in PARQUET else "JSON lines" if kind in JSON_LINES else "CSV"
         raise DatasetError(
             f"{table} is no readable {name} file ({error}). Wanted a table of images: a CSV file with a line "
@@ -74,7 +74,7 @@ def _read(table: Path, kind: str) -> pd.DataFrame:
 
 
 def _json_cell(value: Any) -> str:
-    """As `_cell`, of a cell that may be a list or an object."""
+    """Convert a cell as `_cell` does, but a list or an object to JSON."""
     if isinstance(value, list | tuple | dict) or hasattr(value, "tolist"):
         return json.dumps(value, default=lambda array: array.tolist())
     return str(_cell(value))

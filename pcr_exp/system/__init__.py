@@ -1,7 +1,7 @@
-"""Helpers for every package; they know none of them.
+"""Helpers for every package. They import none of the others.
 
-Atomic files, the lock, processes, the machine, keys and random streams, provenance, packed bits, what a
-column is, and units: MiB are 2^20 bytes, MB are 10^6, and a name says which.
+Atomic files, locks, processes, the machine, keys and random streams, provenance, packed bits, columns of
+rows, and units: MiB is 2^20 bytes, MB is 10^6, and names state which.
 """
 
 MIB = 2**20

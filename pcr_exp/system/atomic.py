@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, also after a crash or on a full disk."""
+"""Write files completely or not at all, even after a crash or on a full disk."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ TEMPORARY_SUFFIX = ".tmp"
 
 
 def write_atomic(path: Path, chunks: Iterable[bytes]) -> None:
-    """Write beside `path`, sync, rename over it, sync the folder.
+    """Write to a file next to `path`, sync it, rename it to `path`, and sync the folder.
 
     Raises:
-        StorageError: the disk is full or refuses; `path` is as it was and nothing is left beside it.
+        StorageError: the disk is full or refuses; `path` is unchanged and nothing is left next to it.
     """
     temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
     try:
@@ -40,7 +40,7 @@ def make_folder(folder: Path) -> None:
 
 
 def create_temporary(path: Path) -> int:
-    """A descriptor of a new file: what a killed process has left is removed, and no link is followed.
+    """Open a new file for writing, after removing what a killed process left. Links are not followed.
 
     Raises OSError if something else is in its place.
     """
@@ -69,7 +69,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def explain_os_error(error: OSError, path: Path) -> StorageError:
-    """Say which disk is full, or what else refused `path`."""
+    """Return an error that names the full disk, or what else refused `path`."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return StorageError(
             f"the disk mounted at {_mount_point(path)} is full ({error.strerror}) while writing {path}. "

@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 
 def bitmap_size(num_bits: int) -> int:
-    """Bytes that so many bits take."""
+    """Return the number of bytes that `num_bits` bits take."""
     return -(-num_bits // 8)
 
 
-# Multiplied with eight bytes of 0 or 1 read as one little-endian word, moves byte i to bit 56 + i; no two of
-# the 64 partial products meet in one bit, so nothing carries.
+# Multiplying eight bytes of 0 or 1, read as one little-endian word, by this moves byte i to bit 56 + i. No
+# two of the 64 partial products share a bit, so nothing carries.
 _GATHER = sum(1 << (56 - 7 * i) for i in range(8))
 
 
@@ -35,7 +35,7 @@ def unpack_bits(packed: Tensor, num_flags: int) -> Tensor:
 
 @lru_cache(maxsize=8)
 def _octets(device: torch.device) -> Tensor:
-    # int64 [256]: entry b is the eight bytes 0 or 1 that the bits of b stand for.
-    with torch.inference_mode(False):  # a tensor made in evaluation could not be used in training
+    # int64 [256]: entry b consists of the eight bytes, 0 or 1, for the bits of b.
+    with torch.inference_mode(False):  # a tensor made during evaluation could not be used in training
         bits = torch.arange(256, device=device)[:, None] >> torch.arange(8, device=device)
         return (bits & 1).to(torch.uint8).view(torch.int64).flatten()

@@ -1,4 +1,4 @@
-"""Shared libraries that are called through ctypes, which releases the GIL meanwhile."""
+"""Shared libraries called through ctypes, which releases the GIL during calls."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Library = TypeVar("Library")
 
 
 def load(path: str, functions: dict[str, tuple[Any, tuple[Any, ...]]]) -> ctypes.CDLL:
-    """The shared library at `path`, with the types of these functions: (result, arguments) by name.
+    """Load the shared library at `path`, and set the types of functions: (result, arguments) by name.
 
     Raises:
         OSError: it cannot be loaded.
@@ -25,11 +25,11 @@ def load(path: str, functions: dict[str, tuple[Any, tuple[Any, ...]]]) -> ctypes
 
 
 def load_own(path: str, functions: dict[str, tuple[Any, tuple[Any, ...]]], version: int) -> ctypes.CDLL:
-    """A library of this package: the first of its functions tells the version that its types are of.
+    """Load a library of this package, whose first function must return `version`, that of the given types.
 
     Raises:
         OSError: it cannot be loaded.
-        AttributeError: it lacks one of the functions, or is of another version.
+        AttributeError: it lacks one of the functions, or has another version.
     """
     library = load(path, functions)
     found = getattr(library, next(iter(functions)))()
@@ -41,13 +41,13 @@ def load_own(path: str, functions: dict[str, tuple[Any, tuple[Any, ...]]], versi
 
 
 def built_library(module: str) -> str | None:
-    """The library that was built as this module of the package; None where there was no compiler."""
+    """Return the path of the library built as this module of the package; None if there was no compiler."""
     found = importlib.util.find_spec(module)
     return found.origin if found else None
 
 
 def opened(path: str | None, open_library: Callable[[str], Library]) -> Library | None:
-    """The library at the path that `built_library` gave; None if there is none, or it does not fit."""
+    """Open the library at a path from `built_library`; return None if there is none, or it does not fit."""
     try:
         return open_library(path) if path else None
     except (OSError, AttributeError):

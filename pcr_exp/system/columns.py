@@ -1,6 +1,6 @@
-"""The description of one column of a run's rows; whatever handles rows follows it.
+"""The description of one column of a run's rows, which all code that handles rows follows.
 
-It stands here because policies, which training knows and which do not know training, declare columns too.
+It is defined here because policies declare columns too, and policies must not depend on training.
 """
 
 from __future__ import annotations
@@ -14,47 +14,46 @@ RowKind = Literal["train", "eval", "policy"]
 ROW_KINDS: tuple[RowKind, ...] = ("train", "eval", "policy")
 
 ValueKind = Literal["count", "number", "share", "metric", "word", "scores"]
-"""count: a whole number; number: a finite one; share: a number from 0 to 1; metric: a share, null where it is
-not defined, or one of these for each class; word: one of `words`; scores: a finite number for each of some
-scan groups, as in {"5": 0.9} (keys of JSON are strings)."""
+"""count: a whole number; number: a finite number; share: a number from 0 to 1; metric: a share, null where
+undefined, or a dict of these by class; word: one of `words`; scores: a finite number for each of some scan
+groups, as in {"5": 0.9} (JSON keys are strings)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
     """The values of a column of `rows.jsonl`, and how they behave.
 
-    A row of several processes is made of theirs: `combine="sum"` adds up what each counted for itself,
-    `"first"` takes the value of the first process, which is the same in all or its own clock.
+    The rows of several processes are combined into one: `combine="sum"` adds up what each process counted,
+    and `"first"` takes the value of the first process, which is equal in all or measured by its own clock.
     """
 
     name: str
     unit: str
-    """Such as `s`, `bytes` or `images`; empty for a number without one."""
+    """Unit, such as `s`, `bytes` or `images`; empty for a number without a unit."""
     meaning: str
     """A short phrase for readers."""
     rows: tuple[RowKind, ...] = ROW_KINDS
-    """The kinds of row that have it."""
+    """Kinds of row that have this column."""
     kind: ValueKind = "number"
     low: float = 0
-    """The least value that it may have."""
+    """Minimum value."""
     zero_before_training: bool = False
-    """Whether `policy` rows may have 0, although it is below `low`: a policy may decide before the first
-    update."""
+    """Whether `policy` rows may have 0, even below `low`, as a policy may decide before the first update."""
     nullable: bool = False
-    """Whether null is allowed: there was nothing to measure."""
+    """Whether null is allowed, if there was nothing to measure."""
     words: tuple[str, ...] = ()
-    """The values of a `word`."""
+    """Valid values of a `word`."""
     grows: bool = False
-    """Whether it counts from the run's start, and so never falls from a row to the next."""
+    """Whether it counts from the run's start, and so never falls from one row to the next."""
     deterministic: bool = True
     """Whether runs of one configuration have the same values on a CPU, interrupted or not."""
     combine: Literal["first", "sum"] = "first"
     presence: Literal["always", "optional", "team"] = "always"
-    """optional: rows of some settings lack it; team: runs of several processes have it, and with
-    it all such columns."""
+    """optional: rows of some settings lack it; team: runs of several processes have it, together with all
+    other such columns."""
 
     def problem(self, value: object, row_kind: RowKind) -> str | None:
-        """Return what was wanted if the value cannot stand in such a row, else None."""
+        """Return what was wanted if the value is invalid in such a row, else None."""
         if value is None and self.nullable:
             return None
         if self.kind == "word":

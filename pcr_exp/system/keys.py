@@ -9,6 +9,6 @@ from typing import Any
 
 
 def key_of(fields: Mapping[str, Any]) -> str:
-    """Eight hex digits that name a set of settings: SHA-256 of their canonical JSON."""
+    """Return eight hex digits that identify a set of settings: SHA-256 of their canonical JSON."""
     text = json.dumps(fields, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:8]

@@ -1,6 +1,6 @@
-"""Imported when it is first used: torch takes seconds, and composing a configuration needs none of it.
+"""Import on first use: torch takes seconds to import, and composing a configuration does not need it.
 
-For the modules that hold a component's settings and the component itself:
+For modules that define a component and its settings:
 
     from pcr_exp.system.lazy import torch
 """
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 
 class LazyModule:
-    """Stands for a module, which is imported when the first of its attributes is asked for."""
+    """Stands for a module, which is imported when an attribute is first accessed."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -24,7 +24,7 @@ class LazyModule:
 
 @dataclass(frozen=True, slots=True)
 class LazyFunction:
-    """Stands for a function, whose module is imported when it is first called. Can be pickled."""
+    """Stands for a function, whose module is imported on the first call. Can be pickled."""
 
     module: str
     name: str

@@ -1,4 +1,4 @@
-"""One process at a time in a folder; the kernel drops the lock when its holder ends, however it ends."""
+"""One process at a time in a folder. The kernel releases the lock when its holder ends, however it ends."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pcr_exp.system.own_folder import shared_folder
 HOLDER_SUFFIX = ".holder"
 HOST_LOCK = "pcr_exp.exclusive"
 _TIMEOUT_S = 0.1
-"""A holder removes the lock's file as it leaves. Whoever had opened it by then must try again."""
+"""A holder deletes the lock file when it leaves, so a process that had already opened it must try again."""
 
 
 class _InUseError(PcrExpError):
@@ -30,24 +30,24 @@ class _InUseError(PcrExpError):
 
 @contextmanager
 def hold(path: Path, in_use: Callable[[str], PcrExpError]) -> Iterator[str | None]:
-    """Hold the lock file `path`, made here; it is removed at the end.
+    """Hold the lock file `path`, which is made here and removed at the end.
 
-    A file beside it (`<path>.holder`) says who holds it. A process that is killed leaves both files, but not
+    A file next to it (`<path>.holder`) names the holder. A process that is killed leaves both files, but not
     the lock, so the next holder can tell. Forked children never hold it.
 
     Args:
-        path: In a folder that exists.
-        in_use: Makes the error to raise while a live process holds it, from words for that process.
+        path: Path in a folder that exists.
+        in_use: Makes the error to raise if a live process holds it, from a description of that process.
 
     Yields:
         The last holder, such as `process 123 on host`, if it died holding the lock; else None.
 
     Raises:
-        PcrExpError: as `in_use` makes it.
-        StorageError: the file system has no locks, or the folder cannot be written to.
+        PcrExpError: the error from `in_use`.
+        StorageError: the file system has no locks, or the folder is not writable.
     """
     beside = path.with_name(path.name + HOLDER_SUFFIX)
-    # A lock that only exists as a file would outlive a killed holder: where there is no other, this fails.
+    # A lock that is only a file would outlive a killed holder, so without real locks this fails.
     lock = FileLock(path, timeout=_TIMEOUT_S, poll_interval=0.02, thread_local=False, fallback_to_soft=False)
     try:
         lock.acquire()
@@ -69,15 +69,15 @@ def hold(path: Path, in_use: Callable[[str], PcrExpError]) -> Iterator[str | Non
 
 @contextmanager
 def hold_when_free(path: Path, waits_for: Callable[[str], object], *, poll_s: float = 1.0) -> Iterator[None]:
-    """Hold the lock file `path` as `hold` does, once whoever holds it has let it go; Ctrl-C ends the wait.
+    """Hold the lock file `path` as `hold` does, after waiting for its release; Ctrl-C ends the wait.
 
     Args:
-        path: In a folder that exists.
-        waits_for: Told before waiting which process holds it, and again when another one does.
+        path: Path in a folder that exists.
+        waits_for: Called before waiting with the process that holds it, and again if another one does.
         poll_s: Seconds between two tries.
 
     Raises:
-        StorageError: the file system has no locks, or the folder cannot be written to.
+        StorageError: the file system has no locks, or the folder is not writable.
     """
     told = ""
     while True:
@@ -98,24 +98,25 @@ def hold_when_free(path: Path, waits_for: Callable[[str], object], *, poll_s: fl
 def hold_host(
     waits_for: Callable[[str], object], *, folder: Path | None = None, poll_s: float = 1.0
 ) -> Iterator[None]:
-    """Hold a user's one lock of this host, for what must have the machine to itself; wait until it is free.
+    """Hold the user's exclusive lock of this host, after waiting until it is free.
 
-    Other users have locks of their own, and containers that do not share the folder do not see each other.
+    It is for work that needs the machine to itself. Other users have locks of their own, and containers that
+    do not share the folder do not see each other.
 
     Args:
-        waits_for: Told before waiting which process holds it.
-        folder: Where the lock lies; by default one that all of the user's processes on the host share.
+        waits_for: Called before waiting with the process that holds it.
+        folder: Folder of the lock; by default one that all of the user's processes on the host share.
         poll_s: Seconds between two tries.
 
     Raises:
-        StorageError: the folder cannot be written to, or another user has put something in its place.
+        StorageError: the folder is not writable, or another user has put something in its place.
     """
     with hold_when_free((folder or shared_folder()) / HOST_LOCK, waits_for, poll_s=poll_s):
         yield
 
 
 def is_held(path: Path) -> bool:
-    """Whether a live process holds a lock file; the file of one that was killed is free."""
+    """Return whether a live process holds a lock file; a killed process's file is free."""
     try:
         file = os.open(path, os.O_RDWR)
     except FileNotFoundError:
@@ -137,7 +138,7 @@ class Holder(NamedTuple):
 
 
 def holder_of(path: Path) -> Holder | None:
-    """Who holds a lock file, as the file beside it says; None where it does not say."""
+    """Return the holder of a lock file, from the file next to it; None if that does not name one."""
     try:
         return _read_holder(path.with_name(path.name + HOLDER_SUFFIX))
     except (OSError, ValueError, KeyError, TypeError):
@@ -150,7 +151,7 @@ def _read_holder(beside: Path) -> Holder:
 
 
 def _holder(beside: Path) -> str | None:
-    """Return words for the process that the file names, or None if there is no file."""
+    """Describe the process that the file names; None if there is no file."""
     try:
         holder = _read_holder(beside)
         return f"process {holder.pid} on {holder.host}"

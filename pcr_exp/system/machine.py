@@ -1,13 +1,13 @@
-"""The machine: how much of the CPU others took, and which files lie in the page cache.
+"""The machine: how much of the CPU others took, and which files are in the page cache.
 
-The kernel counts what each CPU did, and what each process spent. What the CPUs that this run may use did,
-less what the run's own processes spent, was done by others: other programs of this machine, and other virtual
-machines of its host (steal). Where a control group limits the run to some cores' worth of time, others in
-that group take from it as well; the larger of both shares counts. Time in interrupts is nobody's: it serves
-the run's own reads too. GPUs are not looked at.
+The kernel counts the work of each CPU and of each process. Whatever the run's CPUs did beyond the run's own
+processes was done by others: other programs on this machine, and other virtual machines on its host (steal).
+If a control group limits the run to the time of some cores, others in that group take from it as well; the
+larger of both shares counts. Time in interrupts belongs to nobody, as it also serves the run's own reads.
+GPUs are not considered.
 
-A file's owner may do this without privileges. Linux only: elsewhere the state is unknown, and drops are
-refused.
+A file's owner may query and drop its cached pages without privileges. This works on Linux only: elsewhere the
+state is unknown, and drops are refused.
 """
 
 from __future__ import annotations
@@ -30,31 +30,31 @@ _BUSY = ("user", "nice", "system", "steal")
 _ALL = (*_BUSY, "idle", "iowait", "irq", "softirq")
 
 _SHORTEST_S = 1.0
-"""The kernel counts in hundredths of a second: a share of less time than this would be noise."""
+"""The kernel counts in hundredths of a second, so a share over less time than this would be noise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CpuReading:
-    """Seconds counted so far; only differences of two readings say something."""
+    """Seconds counted so far. Only differences between two readings are meaningful."""
 
     own_s: float
-    """Spent by the run's processes, those that have ended included."""
+    """Spent by the run's processes, including those that have ended."""
     busy_s: float
-    """Seconds that the run's CPUs spent on any process, or that another virtual machine took."""
+    """Spent on any process by the run's CPUs, or taken by another virtual machine."""
     total_s: float
-    """Seconds that these CPUs could have spent: the time that passed, times their number."""
+    """Available on these CPUs: elapsed time multiplied by their number."""
     group_s: float | None = None
-    """Spent in the control group that limits the run; None: none does."""
+    """Spent in the control group that limits the run; None if none does."""
     group_share: float = 1.0
-    """The group's limit, as a share of `total_s`."""
+    """Limit of that group, as a share of `total_s`."""
 
 
 def others_share(before: CpuReading, after: CpuReading) -> float | None:
     """Return the share (0 to 1) of the run's possible CPU time that others took; None: no time passed.
 
     Args:
-        before: Read when the stretch began.
-        after: Read at its end, of the same processes.
+        before: Reading at the start of the interval.
+        after: Reading at its end, for the same processes.
     """
     total_s, own_s = after.total_s - before.total_s, after.own_s - before.own_s
     if total_s <= 0:
@@ -66,12 +66,12 @@ def others_share(before: CpuReading, after: CpuReading) -> float | None:
 
 
 def read_cpu(roots: Sequence[int], groups: Path = Path("/sys/fs/cgroup")) -> CpuReading | None:
-    """Read the kernel's counters; None where there are none as on Linux.
+    """Read the kernel's counters; None on systems other than Linux.
 
     Args:
-        roots: Process ids: these processes and all below them are the run's own. One that has ended counts
-            no more, except in its parent.
-        groups: Where control groups (version 2) are mounted.
+        roots: Process ids. These processes and all their descendants are the run's own. An ended process
+            counts only through its parent.
+        groups: Mount point of control groups (version 2).
     """
     if not psutil.LINUX:
         return None
@@ -88,7 +88,7 @@ def read_cpu(roots: Sequence[int], groups: Path = Path("/sys/fs/cgroup")) -> Cpu
 
 
 class OthersCpu:
-    """Tells, again and again, what share others took since it was asked last."""
+    """Measures the CPU share that others took since the last measurement."""
 
     def __init__(
         self,
@@ -97,47 +97,47 @@ class OthersCpu:
         read: Callable[[Sequence[int]], CpuReading | None] = read_cpu,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Begin to count.
+        """Start counting.
 
         Args:
-            roots: The run's processes, without those that they started; by default this one.
+            roots: The run's processes, without their descendants; by default this process.
             read: Reads the counters.
-            now: A monotonic time in seconds.
+            now: Returns a monotonic time in seconds.
         """
         self._roots = [os.getpid()] if roots is None else list(roots)
         self._read, self._now = read, now
         self.begin()
 
     def begin(self) -> None:
-        """Forget what has passed so far."""
+        """Start counting anew."""
         self._since_s, self._before = self._now(), self._read(self._roots)
 
     def share(self) -> float | None:
-        """Return `others_share` since it was told last; None: less than a second ago, or not on Linux."""
+        """Return `others_share` since the last one; None within a second of it, or if not on Linux."""
         now_s = self._now()
         if self._before is None or now_s - self._since_s < _SHORTEST_S:
             return None
         before, after = self._before, self._read(self._roots)
-        assert after is not None  # it was there before
+        assert after is not None  # the counters were there before
         self._since_s, self._before = now_s, after
         return others_share(before, after)
 
 
 def own_cpu_s() -> float:
-    """User and system time of this process and of its children that have ended."""
+    """Return the user and system time of this process and of its children that have ended."""
     usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 
 
 class OwnCpu:
-    """CPU seconds of this process and of all below it, those that have ended included."""
+    """CPU seconds of this process and all its descendants, including those that have ended."""
 
     def __init__(self) -> None:
-        """Look for the processes once: one that starts later counts when it has ended."""
+        """List the descendants once. One that starts later counts when it has ended."""
         self._below = psutil.Process().children(recursive=True)
 
     def spent_s(self) -> float:
-        """Seconds so far, of processes that still run to the hundredth; only differences say something."""
+        """Return the seconds so far (running descendants: in hundredths). Only differences matter."""
         return own_cpu_s() + sum(_spent_s(process) for process in self._below)
 
 
@@ -160,14 +160,14 @@ def _spent_s(process: psutil.Process) -> float:
 
 
 def _limiting_group(groups: Path) -> tuple[float, float] | None:
-    """(cores' worth of time, seconds spent) of the tightest limit on this process, from its group upwards."""
+    """Return (limit in cores, seconds spent) of the tightest limit on this process, in its group or above."""
     found = []
     for folder in _own_groups(groups):
         try:
             quota, period = (folder / "cpu.max").read_text().split()
             usage = dict(line.split() for line in (folder / "cpu.stat").read_text().splitlines())
         except (OSError, ValueError):
-            continue  # the root has no limit, and some controllers are off
+            continue  # the root has no limit, and some controllers may be off
         if quota != "max" and "usage_usec" in usage:
             found.append((int(quota) / int(period), int(usage["usage_usec"]) / 1e6))
     return min(found, default=None)
@@ -189,7 +189,7 @@ def _own_groups(groups: Path) -> Iterator[Path]:
 
 
 def resident_share(path: Path) -> float | None:
-    """Share of a file's pages that lie in the page cache, 0 to 1; None where the kernel does not tell.
+    """Return the share, 0 to 1, of a file's pages in the page cache; None if the kernel does not tell.
 
     Raises:
         OSError: the file cannot be opened.
@@ -207,7 +207,7 @@ def resident_share(path: Path) -> float | None:
 
 
 def resident_share_of(paths: Iterable[Path]) -> float | None:
-    """Share of all bytes of files that lies in the page cache, 0 to 1; None where one's is not told.
+    """Return the share, 0 to 1, of all bytes of files in the page cache; None if unknown for any file.
 
     Raises:
         OSError: a file cannot be opened.
@@ -223,10 +223,10 @@ def resident_share_of(paths: Iterable[Path]) -> float | None:
 
 
 def drop(paths: Iterable[Path]) -> dict[Path, str]:
-    """Let go of all cached pages of files; what could not be dropped comes back, with the reason.
+    """Drop all cached pages of files. Return the files that could not be dropped, with the reason.
 
-    Pages that were written and not yet stored are stored first, since those stay. An empty dict says that
-    every page is gone; a file that somebody maps or reads at the moment may keep some.
+    Dirty pages are written to disk first, as they would stay. An empty dict means that every page is gone. A
+    file that is mapped or being read may keep some pages.
     """
     kept: dict[Path, str] = {}
     for path in paths:
@@ -255,12 +255,12 @@ def _drop(path: Path) -> str | None:
 
 
 def _may_ask(path: Path, status: os.stat_result) -> bool:
-    # Since Linux 5.2, to others than those who own or may write the file, mincore calls every page resident.
+    # Since Linux 5.2, mincore calls every page resident unless the caller owns the file or may write to it.
     return sys.platform == "linux" and (status.st_uid == os.geteuid() or os.access(path, os.W_OK))
 
 
 def _mapped_share(descriptor: int, num_bytes: int) -> float | None:
-    # Private and writable, though nothing is written: ctypes gives the address of writable memory only.
+    # Private and writable, although nothing is written: ctypes gives addresses of writable memory only.
     with mmap.mmap(
         descriptor, num_bytes, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_WRITE
     ) as mapping:

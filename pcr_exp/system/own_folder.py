@@ -1,7 +1,7 @@
-"""Folders that one user alone can write to, also in places that all users of a host share.
+"""Folders that only one user can write to, also in places that all users of a host share.
 
-A name in /dev/shm or /tmp that anyone can guess may be there already: a symbolic link to a file of the
-victim's, or a lock that is never let go. In a folder that is a user's own, names may be plain.
+A predictable name in /dev/shm or /tmp may already exist: as a symbolic link to a file of the victim, or as a
+lock that is never released. In a user's own folder, predictable names are safe.
 """
 
 from __future__ import annotations
@@ -16,30 +16,30 @@ from pcr_exp.errors import StorageError
 from pcr_exp.system.atomic import explain_os_error
 
 SHARED_MEMORY = Path("/dev/shm")
-"""Memory that has names, on Linux; no disk is involved."""
+"""Named shared memory on Linux, which involves no disk."""
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 def shared_folder() -> Path:
-    """This user's folder in a place that all processes of the host share, made if need be.
+    """Return this user's folder in a place that all processes of the host share; make it if necessary.
 
-    It lies in /dev/shm, or in the temp folder where that cannot be used.
+    It is in /dev/shm, or in the temp folder if that cannot be used.
 
     Raises:
-        StorageError: neither can be: another user has put something in its place.
+        StorageError: neither can be used, as another user has put something in its place.
     """
     name = f"pcr-exp-{os.geteuid()}"
     if os.access(SHARED_MEMORY, os.W_OK):
         with suppress(StorageError):
             return own_folder(SHARED_MEMORY / name)
-    return own_folder(Path(tempfile.gettempdir()) / name)  # TMPDIR may be a user's own
+    return own_folder(Path(tempfile.gettempdir()) / name)  # TMPDIR may be private to the user
 
 
 def own_folder(path: Path) -> Path:
-    """A folder for this user alone, made if it is not there; its parent exists.
+    """Return a folder for this user alone, made if it does not exist; its parent must exist.
 
     Raises:
-        StorageError: something else is there, it is another user's, or others can write to it.
+        StorageError: something else is there, it belongs to another user, or others can write to it.
     """
     try:
         with suppress(FileExistsError):
@@ -51,11 +51,11 @@ def own_folder(path: Path) -> Path:
 
 
 def require_own(path: Path) -> None:
-    """Look whether a folder is this user's, and nobody else can write to it.
+    """Check that a folder belongs to this user, and that nobody else can write to it.
 
     Raises:
-        StorageError: it is not, or is no folder.
-        OSError: it cannot be looked at.
+        StorageError: that is not so, or it is not a folder.
+        OSError: its status cannot be read.
     """
     status = path.lstat()
     if not stat.S_ISDIR(status.st_mode):
@@ -74,13 +74,13 @@ def require_own(path: Path) -> None:
 
 
 def require_safe_parent(path: Path) -> None:
-    """Look whether other users cannot put a folder of theirs in place of one that is made in this one.
+    """Check that other users cannot replace a folder that is made in this one.
 
-    In a sticky folder, as /tmp is, they cannot. Of a group, the user's own counts as the user.
+    In a sticky folder, such as /tmp, they cannot. The user's own group counts as the user.
 
     Raises:
         StorageError: they can.
-        OSError: it cannot be looked at.
+        OSError: its status cannot be read.
     """
     status = path.stat()
     is_theirs = status.st_mode & stat.S_IWOTH or (

@@ -1,6 +1,6 @@
-"""A process itself: it gives memory back, ends on signals, and outlives the reader of its output.
+"""This process: its signals, its parent, its freed memory, and an output whose reader has left.
 
-The first signal ends training at the next update, with a checkpoint; asked twice, it ends at once.
+The first signal ends training at the next update, with a checkpoint. The second one ends it at once.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class StopWaiting(BaseException):
-    """Raised by a signal where training waits for a batch that may come late: it stops as after an update."""
+    """Raised by a signal while training waits for a batch that may come late. It stops as after an update."""
 
 
 class StopRequest:
@@ -37,18 +37,18 @@ class StopRequest:
 
     @property
     def requested(self) -> bool:
-        """Whether a signal has come."""
+        """Whether a signal has arrived."""
         return self._signal is not None
 
     def agree(self, asked: bool) -> bool:
-        """Return `requested`, which becomes true if another process of the run was asked."""
+        """Return `requested`, which becomes true if another process of the run was asked to end."""
         if asked and self._signal is None:
             self._signal = signal.SIGTERM
         return self.requested
 
     @contextmanager
     def graceful(self) -> Iterator[None]:
-        """Within, the first signal only sets `requested`; afterwards it takes effect."""
+        """Within this context, the first signal only sets `requested`; it takes effect at the end."""
         self._graceful = True
         try:
             yield
@@ -58,10 +58,10 @@ class StopRequest:
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """Within, a signal does not wait for the end of the update: there is none, and may be none for long.
+        """Within this context, a signal does not wait for an update to end, as the next may be far off.
 
         Raises:
-            StopWaiting: a signal comes, or came after the last update was over.
+            StopWaiting: a signal arrives, or arrived after the last update ended.
         """
         if self.requested:
             raise StopWaiting
@@ -79,9 +79,9 @@ class StopRequest:
             raise SystemExit(128 + self._signal)
 
     def handle(self, number: int, _frame: FrameType | None) -> None:
-        """Take a signal."""
+        """Handle a signal."""
         if os.getpid() != self._pid:
-            return  # a forked decode worker: the training process decides
+            return  # a forked decode worker; the training process decides
         first = self._signal is None
         self._signal = number
         if first and self._graceful and self._waiting:
@@ -95,10 +95,10 @@ class StopRequest:
 
 @contextmanager
 def handled_signals() -> Iterator[StopRequest]:
-    """Handle SIGINT and SIGTERM; only a main thread can, elsewhere the request never comes.
+    """Handle SIGINT and SIGTERM. Only a main thread can; elsewhere, no request ever comes.
 
-    A SIGINT that is ignored stays ignored: so a shell starts what runs in the background, and a Ctrl-C that
-    means the foreground may reach it as well.
+    An ignored SIGINT stays ignored. Shells start background processes this way, and a Ctrl-C for the
+    foreground may reach them as well.
     """
     request = StopRequest()
     if threading.current_thread() is not threading.main_thread():
@@ -116,15 +116,15 @@ def handled_signals() -> Iterator[StopRequest]:
 POLL_S = 0.5
 
 TIMEOUT_S = 60.0
-"""For the end of a process that may save a checkpoint first."""
+"""Seconds that a process gets to end, since it may save a checkpoint first."""
 
 
 def end_with_parent(parent: int, end: Callable[[], None] | None = None) -> None:
-    """Call `end`, soon after process `parent`, which started this one, has ended.
+    """Call `end` soon after `parent`, the process that started this one, has ended.
 
     Args:
-        parent: Its process id, as it knows it itself: this process may be an orphan already.
-        end: By default this process ends at once. It has nothing to save, and what it could wait for (a
+        parent: Its process id, found by the parent itself, as this process may already be an orphan.
+        end: By default, this process ends at once. It has nothing to save, and what it could wait for (a
             queue's other side, a lock) may never come.
     """
     watch = threading.Thread(
@@ -144,7 +144,7 @@ def _end_at_once() -> None:
 
 
 def terminate() -> None:
-    """End this process by SIGTERM, which a training run takes as a wish; after a minute, at once."""
+    """End this process by SIGTERM, which a training run handles gracefully; after a minute, at once."""
     os.kill(os.getpid(), signal.SIGTERM)
     time.sleep(TIMEOUT_S)
     os._exit(128 + signal.SIGTERM)
@@ -156,9 +156,9 @@ _KEPT_BYTES = 2**26
 
 
 def keep_freed_memory() -> None:
-    """Let this process keep up to 64 MiB that it has freed, where its C library is glibc.
+    """Let this process keep up to 64 MiB of freed memory, if its C library is glibc.
 
-    By itself glibc gives megabytes back at once, and gets them again, page by page and cleared, for the
+    By default, glibc returns megabytes at once, and gets them again, page by page and cleared, for the
     coefficients and pixels of the next image.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
@@ -168,9 +168,9 @@ def keep_freed_memory() -> None:
 
 
 class _LeftAlone:
-    """A text stream that drops what is written after its reader has left; otherwise the stream itself.
+    """A text stream that drops its output once its reader has left, and otherwise acts as the stream itself.
 
-    Work does not end with its reader: a run goes on, and its rows are in files.
+    Work does not end with its reader: a run continues, and its rows are in files.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -191,7 +191,7 @@ class _LeftAlone:
 
     def _drop(self) -> None:
         nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, self._stream.fileno())  # takes what is still in the buffer, too
+        os.dup2(nowhere, self._stream.fileno())  # includes what is still in the buffer
         os.close(nowhere)
 
     def __getattr__(self, name: str) -> Any:
@@ -200,7 +200,7 @@ class _LeftAlone:
 
 @contextmanager
 def leaving_readers() -> Iterator[None]:
-    """Within, and when it ends, a reader of stdout who has left raises nothing."""
+    """Ignore a reader of stdout who has left, within this context and at its end."""
     before = sys.stdout
     watched = _LeftAlone(before)
     sys.stdout = watched

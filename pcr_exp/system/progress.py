@@ -1,4 +1,4 @@
-"""A bar on stderr for whatever counts."""
+"""A progress bar on stderr."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 @contextmanager
 def counting_bar(name: str, *, shown: bool = True) -> Iterator[Callable[[int, int], None]]:
-    """Yield a function (number done, number in all) that shows a bar called `name` from its first call on."""
+    """Yield a function (number done, total number) that shows a bar called `name` from its first call on."""
     columns = (TextColumn(name), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     bar = Progress(*columns, console=Console(stderr=True), disable=not shown)
 

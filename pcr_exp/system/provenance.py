@@ -1,4 +1,4 @@
-"""Code, packages and machine, which a result depends on besides its configuration; and files of them."""
+"""Facts that results depend on besides their configuration (code, packages, machine), and their files."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ _PACKAGES = (
     *("simplejpeg", "opencv-python-headless", "turbojpeg", "pillow", "scikit-image", "fsspec", "xxhash"),
 )
 _ABSOLUTE = re.compile(r"""(?:^|(?<=[=,\['"]))/[^,\]'"]*""")
-"""A path from the root on: a word, the value of one, or an item of a list of values."""
+"""An absolute path: a word, the value in one, or an item of a list of values."""
 
 SWEEP_VARIABLE = "PCR_EXP_SWEEP"
-"""In the environment of a job of a sweep: the sweep's folder."""
+"""Environment variable with the sweep's folder, set in jobs of a sweep."""
 
 
 def git_state(folder: Path = Path(__file__).parent) -> tuple[str | None, bool | None]:
     """Return (commit, has uncommitted changes) of the checkout that tracks `folder`, else (None, None)."""
     sha = _git(folder, "rev-parse", "HEAD")
-    # A file of an installed package can lie inside someone else's checkout; only a tracked one counts.
+    # An installed package can be inside someone else's checkout, so only a tracked file counts.
     if sha is None or _git(folder, "ls-files", "--error-unmatch", ".") is None:
         return None, None
     changes = _git(folder, "status", "--porcelain")
@@ -46,12 +46,12 @@ def git_state(folder: Path = Path(__file__).parent) -> tuple[str | None, bool | 
 def describe_code(
     git_shas: Iterable[str | None], changed: bool | None, packages: Mapping[str, str | None]
 ) -> str:
-    """The code that measured: `commit 1a2b3c, 4d5e6f with uncommitted changes`; without git `pcr-exp 0.1.0`.
+    """Describe the code that measured: `commit 1a2b3c, 4d5e6f with uncommitted changes`, or `pcr-exp 0.1.0`.
 
     Args:
-        git_shas: Commits, as `git_state` gave them; None where there was no checkout.
-        changed: Whether files of one of them had been changed.
-        packages: Versions (`package_versions`).
+        git_shas: Commits from `git_state`; None where there was no checkout.
+        changed: Whether one of them had uncommitted changes.
+        packages: Versions from `package_versions`.
     """
     known = sorted({sha for sha in git_shas if sha is not None})
     if not known:
@@ -70,11 +70,11 @@ def _git(folder: Path, *arguments: str) -> str | None:
 
 
 def command_line() -> str:
-    """Return the command that began this process, as anyone would type it, with no path of this machine.
+    """Return the command that started this process, as anyone would type it, without this machine's paths.
 
-    Secrets are hidden. Folders below the working folder are named from there, those below the user's home
-    with `~`; of others only the last name is kept, as in `dataset.root=<folder>/photos`. (config.yaml has
-    them whole.)
+    Secrets are hidden. Folders below the working folder are relative to it, and those below the user's home
+    begin with `~`. Of others only the last name is kept, as in `dataset.root=<folder>/photos`. (config.yaml
+    has the full paths.)
     """
     words = redacted_words(_typed(sys.orig_argv[1:]))
     return shlex.join(_without_machine(word) for word in words)
@@ -90,7 +90,7 @@ def _typed(arguments: Sequence[str]) -> list[str]:
         launcher = _launcher()
         launcher = [*launcher, "--no-python"] if launcher != ["python"] else []
         return [*launcher, COMMAND, *arguments[first + 1 :]]
-    if HydraConfig.initialized():  # a process that one of Hydra's launchers started for this job
+    if HydraConfig.initialized():  # a process started for this job by one of Hydra's launchers
         config = HydraConfig.get()
         runner = as_typed(f"python -m experiments.{config.job.config_name}")
         return [*runner.split(), *config.overrides.task]
@@ -117,7 +117,7 @@ def _told(path: Path) -> str:
 
 
 def package_versions(more: Sequence[str] = ()) -> dict[str, str | None]:
-    """Return the versions of what results depend on, and of `more`; None: not installed as a package."""
+    """Return the versions of packages that results depend on, and of `more`; None if not installed."""
     versions: dict[str, str | None] = {}
     for name in (*_PACKAGES, *more):
         try:
@@ -128,7 +128,7 @@ def package_versions(more: Sequence[str] = ()) -> dict[str, str | None]:
 
 
 def cpu_model() -> str:
-    """Return the CPU's name, as Linux tells it."""
+    """Return the CPU's name, as reported by Linux."""
     info = Path("/proc/cpuinfo")
     if info.is_file():
         for line in info.read_text().splitlines():
@@ -138,24 +138,24 @@ def cpu_model() -> str:
 
 
 def gpu_model(device: torch.device) -> str | None:
-    """Return the name of the GPU that trains, or None."""
+    """Return the name of the training GPU, or None."""
     return torch.cuda.get_device_name(device) if device.type == "cuda" else None
 
 
 def num_cores() -> int:
-    """Return the cores that this process may use."""
+    """Return the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def utc_now() -> str:
-    """Return the time, ISO 8601 in UTC, to the second."""
+    """Return the current time, ISO 8601 in UTC, to the second."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def machine(packages: Sequence[str] = ()) -> dict[str, Any]:
-    """Return what a measurement ran on: `packages`, `python`, `kernel`, `cpu`, `num_cores`."""
+    """Return the environment of a measurement: `packages`, `python`, `kernel`, `cpu`, `num_cores`."""
     return {
         "packages": package_versions(packages),
         "python": platform.python_version(),
@@ -166,7 +166,7 @@ def machine(packages: Sequence[str] = ()) -> dict[str, Any]:
 
 
 def occasion() -> dict[str, Any]:
-    """Return which `command` of which commit (`git_sha`, `git_dirty`) measures, and when (`measured_at`)."""
+    """Return the `command`, commit (`git_sha`, `git_dirty`) and time (`measured_at`) of a measurement."""
     git_sha, git_dirty = git_state()
     return {
         "command": command_line(),
@@ -177,9 +177,9 @@ def occasion() -> dict[str, Any]:
 
 
 def write_measured(path: Path, facts: Mapping[str, Any], packages: Sequence[str] = ()) -> None:
-    """Write facts of a measurement as JSON, with `occasion` and `machine`; `packages` it depends on besides.
+    """Write facts of a measurement as JSON, together with `occasion()` and `machine(packages)`.
 
-    It is to be the last file of a measurement: then a folder that has it is whole.
+    Write it as the last file of a measurement, so that a folder with this file is complete.
 
     Raises:
         StorageError: the disk is full or refuses.
@@ -188,5 +188,5 @@ def write_measured(path: Path, facts: Mapping[str, Any], packages: Sequence[str]
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
-    """Write indented JSON, whole or not at all. Raises StorageError if the disk refuses."""
+    """Write indented JSON, completely or not at all. Raises StorageError if the disk refuses."""
     write_atomic(path, [json.dumps(content, indent=2).encode() + b"\n"])

@@ -1,4 +1,4 @@
-"""Random streams, named by what they are for: none depends on workers or on how often another was used."""
+"""Random streams, named by purpose. None depends on workers, or on how often another stream was used."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 
 class Purpose(IntEnum):
-    """The decision that a stream makes. The numbers are part of every run's identity: never reuse one."""
+    """The decision that a stream is for. The numbers are part of every run's identity: never reuse one."""
 
     RECORD_ORDER = 1
     SAMPLE_ORDER = 2
@@ -22,6 +22,6 @@ class Purpose(IntEnum):
 
 
 def stream(seed: int, purpose: Purpose, *key: int) -> np.random.Generator:
-    """The generator of (seed, purpose, key): the same in every process, independent of all others."""
+    """Return the generator of (seed, purpose, key): equal in every process, independent of all others."""
     # Entropy must not be negative; two's complement keeps different seeds different.
     return np.random.default_rng(np.random.SeedSequence(seed % 2**64, spawn_key=(purpose, *key)))

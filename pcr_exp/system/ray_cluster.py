@@ -1,4 +1,4 @@
-"""A connection to a Ray cluster, for whatever runs its work there."""
+"""Connection to a Ray cluster, for all code that runs work there."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pcr_exp.errors import ConfigError
 
 
 def connect_to_ray(address: str | None, key: str) -> Any:
-    """The `ray` module, connected; a process that is connected already stays so.
+    """Return the connected `ray` module. An existing connection is kept.
 
     Args:
-        address: Of a cluster; `auto` is the one that RAY_ADDRESS or this machine knows; None starts one here.
-        key: The setting that the address is from, for errors.
+        address: Address of a cluster; `auto` is that of RAY_ADDRESS or this machine; None starts one here.
+        key: Setting that the address is from, for errors.
 
     Raises:
         ConfigError: Ray is not installed, or there is no cluster at the address.

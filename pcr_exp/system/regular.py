@@ -1,4 +1,4 @@
-"""Opening what must be a regular file: a FIFO in its place would block for ever, a device give no end."""
+"""Open files that must be regular. A FIFO in their place would block for ever; a device might never end."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import BinaryIO
 
 
 def open_regular(path: str | Path) -> tuple[int, os.stat_result]:
-    """A descriptor of a file to read, which is not inherited, and the file's status.
+    """Open a file for reading, not inherited by child processes. Return its descriptor and status.
 
     Raises:
-        OSError: it cannot be opened, or is no regular file.
+        OSError: it cannot be opened, or is not a regular file.
     """
-    # Without O_NONBLOCK, opening a FIFO waits for whoever writes to it; of a regular file it changes nothing.
+    # Without O_NONBLOCK, opening a FIFO waits for a writer; for a regular file it changes nothing.
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
         status = os.fstat(descriptor)
@@ -37,12 +37,12 @@ def require_regular(status: os.stat_result, path: str | Path) -> None:
 
 
 def open_regular_file(path: Path) -> BinaryIO:
-    """A file to read, as `path.open("rb")` gives it. Raises OSError as `open_regular`."""
+    """Open a file for reading, as `path.open("rb")` does. Raises OSError as `open_regular`."""
     descriptor, _ = open_regular(path)
     return os.fdopen(descriptor, "rb")
 
 
 def read_regular(path: Path) -> bytes:
-    """All of a file. Raises OSError as `open_regular`."""
+    """Return the content of a file. Raises OSError as `open_regular`."""
     with open_regular_file(path) as file:
         return file.read()

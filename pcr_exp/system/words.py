@@ -1,14 +1,14 @@
-"""Counts in sentences."""
+"""Counts for use in sentences."""
 
 from __future__ import annotations
 
 
 def counted(num: int, noun: str, verb: str = "") -> str:
-    """`1 image`, `1,234 images`; with `verb="are"` also `1 image is`, `1,234 images are`.
+    """Return `1 image`, `1,234 images`; with `verb="are"`, `1 image is`, `1,234 images are`.
 
     Args:
-        num: How many.
-        noun: Of one; its plural ends in s.
+        num: The count.
+        noun: In the singular; the plural must end in s.
         verb: In the plural: `are` or `have`.
     """
     words = f"{num:,} {noun if num == 1 else f'{noun}s'}"

@@ -70,8 +70,8 @@ def test_each_command_shows_what_applies_to_it(runner: str) -> None:
 def test_settings_have_their_meaning_and_default() -> None:
     lines = {line.split()[0]: line for line in help_page("train", ["--help"]).splitlines() if line.strip()}
     assert lines["training.epochs=10"].endswith("Passes over the training images.")
-    assert "Bytes that the cache may take" in lines["storage.cache_mib=0.0"]
-    assert "How fast bytes come." in lines["storage=unlimited:"]
+    assert "Capacity of the cache in MiB" in lines["storage.cache_mib=0.0"]
+    assert "Speed limits of storage." in lines["storage=unlimited:"]
     quality = help_page("quality", ["--help"])
     assert "mssim_vs_scan" in quality and "time_to_accuracy" not in quality, "experiments of this command"
 
@@ -91,7 +91,7 @@ def test_overrides_choose_what_is_shown_and_a_word_shows_all_of_it() -> None:
 def test_a_meaning_is_looked_for_in_bases_and_may_be_missing() -> None:
     prepare_hydra()
     cosine = components.schemas("scan")["cosine"]
-    assert meaning_of(cosine, "candidates") == "Scan groups that the policy chooses among, rising."
+    assert meaning_of(cosine, "candidates") == "Scan groups that the policy chooses among, in ascending order."
     assert meaning_of(cosine, "no_such_setting") == ""
 
 
