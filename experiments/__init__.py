@@ -1,6 +1,6 @@
-"""The reproduction of four papers, in a checkout: `python -m experiments.train` and the other commands.
+"""Reproduction of four papers, run from a checkout: `python -m experiments.train` and the other commands.
 
-A folder per paper (`pcr`, `echoing`, `threelc`, `comet`, `combined`), `loaders` for ours beside those of
-others, `claims` for what the papers say, `gpu` for what only a GPU can show, `results` for the folders of
-results/. All import `pcr_exp`, which imports none of them.
+Each paper has a folder (`pcr`, `echoing`, `threelc`, `comet`); `combined` combines their methods. `loaders`
+compares our loader with others, `claims` judges the papers' claims, `gpu` measures what needs a GPU, and
+`results` has code for the folders of results/. All import `pcr_exp`, which imports none of them.
 """

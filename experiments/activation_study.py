@@ -1,4 +1,4 @@
-"""Measure what compressed activations cost and save on one batch; draw it. See `--help`."""
+"""Measure and draw what compressed activations cost and save on one batch. See `--help`."""
 
 from experiments.comet.settings import ActivationStudyConfig
 from pcr_exp.cli.launch import launch

@@ -1,4 +1,4 @@
-"""The lab note of each experiment file, and the page that lists them by the papers' figures.
+"""Lab notes of the experiment files, and the page that lists them by the papers' figures.
 
 In a checkout:
 
@@ -33,7 +33,7 @@ WITHOUT_AN_EXPERIMENT = {
     "3LC: speed of the codec": "`python -m experiments.threelc.codec_speed`, results/codec_speed",
     "COMET: throughput against batch size": "wants a GPU: `python -m experiments.gpu`",
 }
-"""Figures and tables that no training or measurement with a file of its own gives, and what does."""
+"""Figures and tables without an experiment file of their own, and what produces them."""
 
 _OPENING = """# Experiments, by the figures and tables of the papers
 
@@ -45,27 +45,27 @@ run, with hours, bytes and disk, and runs nothing. Made by `python -m experiment
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LabNote:
-    """The note of an experiment's file; it may have more keys."""
+    """Lab note of an experiment file. Notes in files may have further keys."""
 
     name: str
     says: str
-    """The result it shows; its first sentence is in the catalogue."""
+    """The result that it shows. The catalogue lists our own experiments by its first sentence."""
     papers: Sequence[str]
-    """Figures and tables of the papers that it gives; none where it is ours."""
+    """Figures and tables of the papers that it reproduces; empty for experiments of our own."""
     command: str
-    """For a shell, a line or more."""
+    """One or more lines of shell commands."""
     expect: str
     cost: str
 
     @property
     def runner(self) -> str:
-        """The runner of its first command, such as `train`."""
+        """The runner of its first command, such as `train`, which is also the default."""
         found = _RUNNER.search(self.command)
         return found[1] if found else "train"
 
     @property
     def num_processes(self) -> int:
-        """Processes that its first command starts, which is torchrun's if they are several."""
+        """Number of processes that its first `torchrun` starts; 1 without one."""
         found = _PROCESSES.search(self.command)
         return int(found[1]) if found else 1
 
@@ -74,10 +74,10 @@ _KEYS = [field.name for field in fields(LabNote) if field.name != "name"]
 
 
 def read_note(path: Path) -> LabNote:
-    """The note of one file.
+    """Read the note of one file.
 
     Raises:
-        RunError: it lacks a part of it.
+        RunError: the note is missing or lacks a key.
     """
     note: dict[str, Any] = yaml.safe_load(path.read_text()).get("note", {})
     if missing := [key for key in _KEYS if key not in note]:
@@ -86,12 +86,12 @@ def read_note(path: Path) -> LabNote:
 
 
 def read_notes() -> list[LabNote]:
-    """The notes of all experiments, by name."""
+    """Read the notes of all experiments, sorted by name."""
     return [read_note(path) for path in sorted(FOLDER.glob("*.yaml"))]
 
 
 def page(notes: list[LabNote]) -> str:
-    """The catalogue in Markdown: a row per figure or table of a paper, then the experiments that are ours."""
+    """Return the catalogue in Markdown: a row per figure or table of a paper, then our own experiments."""
     rows = {figure: _row(figure, note) for note in notes for figure in note.papers}
     rows |= {figure: f"| {figure} | | | {what} |" for figure, what in WITHOUT_AN_EXPERIMENT.items()}
     papers = ["PCR", "Echoing", "3LC", "COMET"]
@@ -111,7 +111,7 @@ def _first_sentence(text: str) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Write the page anew. Raises RunError where the package is installed without the repository."""
+    """Rewrite the page. Raises RunError if the package is installed without the repository."""
     parser = argparse.ArgumentParser(prog="python -m experiments.catalogue", description=__doc__)
     parser.parse_args(arguments)
     if CHECKOUT is None:

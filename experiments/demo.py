@@ -1,4 +1,4 @@
-"""The whole slice on the embedded photographs: `make demo`. See `--help`."""
+"""Run the whole pipeline on the embedded photographs: `make demo`. See `--help`."""
 
 from pcr_exp.cli.launch import launch
 from pcr_exp.config.commands import DemoConfig
@@ -6,7 +6,7 @@ from pcr_exp.system.lazy import LazyFunction
 
 
 def demo(config: DemoConfig) -> str:
-    """Prepare, measure, train and draw; returns "finished"."""
+    """Prepare, measure, train and draw. Return "finished"."""
     from experiments.pages import PAGES
     from pcr_exp.cli.demo import demo as demo_of_every_user
 

@@ -1,4 +1,4 @@
-"""See what the network would see: one page. See `--help`."""
+"""Write one page that shows what the network would see. See `--help`."""
 
 from pcr_exp.cli import start
 

@@ -1,4 +1,4 @@
-"""Draw every figure that runs and measurements on disk allow, the papers' too. See `--help`."""
+"""Draw every figure for which runs or measurements are on disk, including the papers'. See `--help`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pcr_exp.system.lazy import LazyFunction
 
 
 def figures(config: FiguresConfig) -> str:
-    """Write the library's figures and tables and the papers'; returns "finished"."""
+    """Write the figures and tables of the library and of the papers. Return "finished"."""
     from experiments.pages import PAGES
     from pcr_exp.cli.figures import figures as figures_of_every_user
 
@@ -18,7 +18,7 @@ def figures(config: FiguresConfig) -> str:
 
 
 def project(config: FiguresConfig, timing_root: str) -> str:
-    """Write projected_times.{csv,md} and speedup_vs_bandwidth; returns the second's text."""
+    """Write projected_times.{csv,md} and the figure speedup_vs_bandwidth. Return the Markdown table."""
     from experiments.pcr.time_to_target_page import write_projected
 
     tables, _ = write_projected(config.runs_root, timing_root, config.targets_root, Path(config.out))

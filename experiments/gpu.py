@@ -1,11 +1,11 @@
-"""Studies that need a GPU, some minutes each: memory and clocks of updates, and short trainings.
+"""Studies that need a GPU for a few minutes each: memory and speed of updates, and short trainings.
 
-    python -m experiments.gpu pack          # before, elsewhere: copy some images of datasets to take along
-    python -m experiments.gpu memory        # updates by way of keeping activations, largest batches, NCCL
-    python -m experiments.gpu training      # runs of seconds on images that were packed: rates, and waiting
+    python -m experiments.gpu pack          # beforehand, elsewhere: copy some images of each dataset
+    python -m experiments.gpu memory        # updates by activation mode, largest batches, NCCL
+    python -m experiments.gpu training      # runs of seconds on the packed images: rates and data waits
 
-Each keeps <part>.csv in outputs/gpu, whose rows name device, n and commit; a case that has rows is not
-measured again. Tests that want a GPU: `python -m pytest -m gpu tests`.
+Each writes outputs/gpu/<part>.csv, whose rows name the device, n and the commit. A case that already has
+rows is not measured again. For the tests that need a GPU, run `python -m pytest -m gpu tests`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def pack(given: Namespace, device: torch.device) -> Cases:  # noqa: ARG001
 
 
 def memory(given: Namespace, device: torch.device) -> Cases:
-    """Updates of every model, way of keeping activations and precision; largest batches; NCCL."""
+    """Yield the all-reduce case, then updates and largest batch by model, activation mode and precision."""
     num_bytes = int(given.reduce_mib * MIB)
     yield "all_reduce", partial(measure_all_reduce, device, num_bytes, given.num_updates)
     precisions = (True, False) if device.type == "cuda" else (False,)
@@ -62,7 +62,7 @@ def memory(given: Namespace, device: torch.device) -> Cases:
 
 
 def training(given: Namespace, device: torch.device) -> Cases:
-    """Runs of seconds on real images, which lie below `--data-root`."""
+    """Yield runs of a few seconds on the real images below `--data-root`."""
     workers = max(0, num_cores() - 2) if given.num_workers is None else given.num_workers
     of_all = [
         *("dataset=folder", f"loader.num_workers={workers}", f"training.device={device}"),
@@ -83,7 +83,7 @@ PARTS: dict[str, Callable[[Namespace, torch.device], Cases]] = {
 
 
 def train_config(given: Namespace, model: str, *overrides: str) -> TrainConfig:
-    """A run's settings, as `experiments.train` composes them."""
+    """Compose a run's settings as `experiments.train` does."""
     return compose(
         "train",
         TrainConfig,
@@ -105,22 +105,22 @@ def _packed(given: Namespace, name: str) -> Row:
 
 
 def copy_classes(dataset: Dataset, label: str, max_images: int, root: Path) -> tuple[int, int]:
-    """Copy the first images of train and val to `root/<split>/<class>/`, as `dataset=folder` reads them.
+    """Copy the first images of train and val to `root/<split>/<class>/`, the layout of `dataset=folder`.
 
-    Val gets a fifth of them. Classes without an image in both are left out. Nothing of the dataset is
-    changed, and a folder that is there already is refused.
+    A fifth of `max_images` is taken from val. A class is left out unless both splits have images of it. The
+    dataset itself is not changed.
 
     Args:
-        dataset: In its lasting order, so that the first images are a random subset.
-        label: What class folders are named by.
-        max_images: Of both splits together.
-        root: Is made.
+        dataset: In its stable shuffled order, so that the first images are a random subset.
+        label: The label whose classes name the folders.
+        max_images: Maximum number of images in both splits together.
+        root: The folder to create.
 
     Returns:
-        How many images were copied, and their bytes.
+        Number of images copied, and their total bytes.
 
     Raises:
-        DatasetError: `root` is there already, or fewer than two classes are left.
+        DatasetError: `root` exists already, or fewer than two classes remain.
     """
     if root.exists():
         raise DatasetError(f"{root} is there already: delete it, or give another folder to copy to.")
@@ -178,7 +178,7 @@ def _row(case: str, work: Callable[[], Row], where: Row) -> list[Row]:
 
 
 def measure(given: Namespace) -> None:
-    """Measure one part; begin nothing new after `--max-s`, and name what no time was left for."""
+    """Measure one part. After `--max-s`, start no further case and print the names of those left out."""
     device, until_s = open_device(given.device), time.monotonic() + given.max_s
     git_sha, git_dirty = git_state()
     where = {

@@ -1,4 +1,4 @@
-"""What the papers measured with training runs: the pages that come behind those of every user."""
+"""Report pages for the papers' training runs, which follow the library's own pages."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The files of results/ that follow from committed rows: for tests, and for `python -m experiments.redraw`.
+"""Rebuild the files of results/ that follow from committed rows, for tests and for `experiments.redraw`.
 
-`results/made_by.yaml` names the pages of each folder. A folder keeps the figures that it has, as PNG; a CSV
-file is kept beside a figure unless another file there has the same rows. Tables of runs are left as they are.
+`results/made_by.yaml` names the pages of each folder. A folder keeps the figures that it has, as PNG, each
+with a CSV file unless another file there has the same rows. Tables of runs are left as they are.
 """
 
 from __future__ import annotations
@@ -50,16 +50,16 @@ RESULTS = (CHECKOUT or Path()) / "results"
 _TIMED = "timed"
 
 Page = Callable[..., object]
-"""Writes the files of a folder (its first argument) into another (its second); the rest are its own."""
+"""Writes a folder's files: takes the folder, the output folder, and arguments of its own."""
 
 
 def rebuild(folder: Path, *, pictures: bool = False) -> dict[str, bytes]:
-    """All files that follow from the rows of a folder of results/, by their names relative to it.
+    """Return all files that follow from the rows of a folder of results/, by their path relative to it.
 
-    Of figures those with a committed picture or CSV file. With `pictures` the PNG of each is made as well.
+    Only figures with a committed PNG or CSV file are included. With `pictures`, their PNG files are made too.
 
     Raises:
-        RunError: made_by.yaml does not name the folder; or as the pages raise it.
+        RunError: made_by.yaml lacks the folder or names an unknown page, or a page raises it.
     """
     made = made_by(RESULTS).get(folder.resolve())
     if made is None:
@@ -78,10 +78,10 @@ def rebuild(folder: Path, *, pictures: bool = False) -> dict[str, bytes]:
 
 
 def redraw(below: Sequence[Path] = ()) -> Iterator[Path]:
-    """Draw committed figures again, in place, and write each TABLES_FILE; yields their paths.
+    """Redraw committed figures in place, rewrite each TABLES_FILE, and yield their paths.
 
     Args:
-        below: Folders, such as results/quality. Those of results/ that lie below one of them; none: all.
+        below: Redraw only the folders of results/ at or below these, such as results/quality; empty: all.
     """
     above = [folder.resolve() for folder in below or [RESULTS]]
     for folder in (one for one in made_by(RESULTS) if any(map(one.is_relative_to, above))):
@@ -107,7 +107,7 @@ def _runs(
     key: str | None = None,
     reference: str | None = None,
 ) -> None:
-    """`beside`: a set of results/ whose runs, of other levels, belong to the same comparison."""
+    """Report a folder's runs; `beside` is a set in results/ with further levels of the same comparison."""
     sets = [folder / "runs", *([RESULTS / beside] if beside else [])]
     with tempfile.TemporaryDirectory() as joined:
         for each in sets:
@@ -146,7 +146,7 @@ def _tolerance_vs_training(folder: Path, out: Path, trained: Sequence[str]) -> N
 def _activations(folder: Path, out: Path) -> None:
     for name in STUDY_FIGURES:
         if (folder / f"{name}.csv").exists():
-            # `none` is a mode.
+            # Keep the mode `none` as a string.
             rows = pd.read_csv(folder / f"{name}.csv", keep_default_na=False, na_values=[""])
             save_study_figure(name, rows, folder, out)
 
@@ -162,7 +162,7 @@ def _tables(folder: Path, out: Path, **titles: str) -> None:
 
 
 def with_copy(draw: Callable[[Path], object]) -> Page:
-    """For a page that reads and writes one folder: it is given a copy; what it did not change is left out."""
+    """Adapt a page that reads and writes one folder: it gets a copy, and unchanged files are left out."""
 
     def drawn(folder: Path, out: Path) -> None:
         read = [path for path in folder.iterdir() if path.is_file() and path.suffix != ".png"]
@@ -199,4 +199,4 @@ PAGES: dict[str, Page] = {
     "tolerance": lambda folder, out: write_tables(out, load_tolerance(folder)),
     "tolerance_vs_training": _tolerance_vs_training,
 }
-"""Pages by the names that made_by.yaml calls them by."""
+"""Pages, by their names in made_by.yaml."""

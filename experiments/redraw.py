@@ -1,9 +1,9 @@
-"""Draw committed figures again, in place, from committed files alone: `make figures`.
+"""Redraw committed figures in place, from committed files only: `make figures`.
 
 In a checkout:
 
     python -m experiments.redraw                          # all figures of results/
-    python -m experiments.redraw results/quality          # what lies below a folder
+    python -m experiments.redraw results/quality          # those below a folder
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pcr_exp.places import CHECKOUT
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Redraw what lies below the folders that were named; all, if none was.
+    """Redraw the figures below the given folders, or all of them if none is given.
 
     Raises:
         RunError: the package is installed without the repository.
@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("folders", nargs="*", type=Path, help="of results/")
     folders = parser.parse_args(arguments).folders
-    from experiments.rebuild import redraw  # what draws: torch and matplotlib, which `--help` does without
+    from experiments.rebuild import redraw  # needs torch and matplotlib; `--help` does not
 
     for path in redraw(folders):
         print(path)

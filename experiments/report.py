@@ -1,4 +1,4 @@
-"""Hold what the papers claim against the committed results. See `--help`."""
+"""Check the papers' claims against the committed results. See `--help`."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class ReportConfig(RunnerConfig):
     """Settings of `python -m experiments.report`."""
 
     results_root: Annotated[str, PATH] = "results"
-    """The folder of committed results that claims are decided by; the table and the page go there, too."""
+    """Folder of committed results that decide the claims; the table and the page are written there too."""
     readme: Annotated[str | None, PATH] = None
-    """A page whose short table of claims is renewed, between the two lines that mark it; null: none."""
+    """Page whose short table of claims is updated, between its two marker lines; null: none."""
     tracking: TrackingConfig = field(default_factory=no_tracking)
 
     def __post_init__(self) -> None:
@@ -30,11 +30,11 @@ class ReportConfig(RunnerConfig):
 
 
 def report(config: ReportConfig) -> str:
-    """Write claims.csv and claims.md into the folder of results, and renew its pages; returns "finished".
+    """Write claims.csv and claims.md to the folder of results and update its pages. Return "finished".
 
     Raises:
-        ConfigError: claims.yaml has something that is not known.
-        RunError: there is no such folder, or a page or numerics.csv lacks what it must say.
+        ConfigError: claims.yaml has an unknown key or value, or lacks a key.
+        RunError: the folder, a file or rows for a claim, marker lines or values in numerics.csv are missing.
     """
     from experiments.claims.page import write_claims
     from experiments.results.measured_under import write_measured
@@ -55,7 +55,7 @@ def report(config: ReportConfig) -> str:
 
 
 def plan(config: ReportConfig) -> Planned:
-    """What it would read, and write anew."""
+    """Return what it would read and rewrite."""
     from pcr_exp.cli.dry_run import Planned
 
     renewed = f", and the table in {config.readme}" if config.readme else ""

@@ -1,4 +1,4 @@
-"""Look at sweeps: `status`, `wait`, `table`, `stop`. See `--help`."""
+"""Inspect or stop sweeps: `status`, `wait`, `table`, `stop`. See `--help`."""
 
 from pcr_exp.cli import start
 

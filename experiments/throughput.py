@@ -1,4 +1,4 @@
-"""Measure loaders side by side, or predict what a cluster's would do; draw it. See `--help`."""
+"""Measure and compare loaders, or predict the throughput of a cluster, and draw it. See `--help`."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -9,7 +9,7 @@ from pcr_exp.system.lazy import LazyFunction
 
 
 def throughput(config: ThroughputConfig) -> str:
-    """Predict for a cluster, validate the prediction, or measure loaders; draw; returns "finished"."""
+    """Predict for a cluster, validate the prediction or measure loaders, then draw. Return "finished"."""
     from experiments.loaders.contest import measure
     from experiments.loaders.page import report_throughput
     from experiments.pcr.model_validation_page import report_validation

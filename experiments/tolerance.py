@@ -1,4 +1,4 @@
-"""Ask which scan group a task tolerates, before any training. See `--help`."""
+"""Estimate which scan group a task tolerates, before any training. See `--help`."""
 
 from pcr_exp.cli import start
 

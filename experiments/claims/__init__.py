@@ -1,6 +1,6 @@
-"""Claims of the papers, and how they came out here: a table of verdicts made from committed files alone.
+"""Claims of the papers and our verdicts on them, made from committed files alone.
 
-claims.yaml declares each: its words, what was published and how sure that is, and the function of `measures`
-that gives the committed numbers which test it. The verdict follows from them by one rule (`verdict`); none is
-written by hand.
+claims.yaml declares each claim: its wording, what was published and how certain that is, and the function of
+`measures` that returns the committed numbers which test it. One rule (`verdict`) derives all verdicts from
+these numbers; none is written by hand.
 """

@@ -1,4 +1,4 @@
-"""A claim as claims.yaml declares it, and the rows that it becomes: published, measured, verdict."""
+"""Claims as declared in claims.yaml, and their rows in the table: published, measured, verdict."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ CERTAINTIES = {
     "fairly_sure": f"{_RECALLED}fairly sure",
     "unsure": f"{_RECALLED}unsure",
 }
-"""How sure it is that something was published, in words."""
+"""Descriptions of how certain it is that something was published."""
 COLUMNS = [
     *("system", "claim", "says", "source", "published", "certainty", "ours", "case", "value", "low", "high"),
     *("unit", "interval", "freedom", "n", "found", "holds", "in_part", "of_case", "verdict", "why"),
@@ -55,54 +55,54 @@ COLUMNS = [
 
 
 Measure = Callable[[Committed, str], list[Measured]]
-"""The numbers of a claim, one per case, out of the committed files; given the claim's file."""
+"""Returns the numbers of a claim, one per case, from the committed files and the claim's file."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Claim:
-    """One sentence of a paper that can be wrong, and what decides it."""
+    """A falsifiable statement of a paper, and what decides it."""
 
     name: str
     says: str
     source: str
-    """Where in the paper."""
+    """Where it is in the paper."""
     published: str
     certainty: str
-    """How sure it is that this was published (CERTAINTIES)."""
+    """How certain it is that this was published (CERTAINTIES)."""
     shown_in: str = ""
-    """The page, figure or table for people, below `results/`; empty if there is none yet."""
+    """Page, figure or table that shows it, relative to `results/`; empty if there is none yet."""
     headline: str = ""
-    """Of a claim of the short table, which the README shows too, the experiment that measures it."""
+    """For claims in the short table, which the README shows too: the experiment that measures it."""
     ours: str = ""
-    """What of ours decides it, in words."""
+    """Description of our numbers that decide it."""
     unit: str = ""
     file: str = ""
-    """The committed file that `measure` reads, below `results/`."""
+    """The committed file that `measure` reads, relative to `results/`."""
     measure: Measure | None = None
     holds: Range | None = None
-    """Where the numbers must lie, if all cases must lie in the same place."""
+    """Range of the numbers for which the claim holds, unless cases have ranges of their own."""
     partly: Range | None = None
-    """Where the claim holds in part: a bound of its own, that no number without the effect meets."""
+    """Range for which the claim holds in part. Without the effect, no number is in it."""
     is_accuracy: bool = False
-    """It is about what is learned, so that trainings that were too short say nothing."""
+    """Whether it is about what is learned. Trainings that were too short then prove nothing."""
     stands_in: str = ""
-    """Why the numbers only stand for what the paper did; empty if they are the same experiment."""
+    """Why our experiment only stands in for the paper's; empty if they are the same."""
     command: str = ""
-    """What would decide it, where nothing does yet."""
+    """Command that would decide it, if nothing does yet."""
     cost: str = ""
     not_here: str = ""
     """Why it cannot be tested here."""
 
 
 def claims_frame(systems: Iterable[tuple[str, Sequence[Claim]]], committed: Committed) -> pd.DataFrame:
-    """COLUMNS: a row per claim and case, in the order of the declarations.
+    """Return COLUMNS: a row per claim and case, in the order of the declarations.
 
-    `value`, `low` and `high` are in `unit`, as is `found`: what would have been found with 80 % power.
-    `holds` and `in_part` say where they must lie; `of_case` is the verdict on the case, `verdict` the one on
-    the claim. `numerics` says under which NUMERICS its files were measured.
+    `value`, `low`, `high` and `found`, the difference detectable with 80 % power, are in `unit`. `holds` and
+    `in_part` are the ranges for the interval. `of_case` is the verdict on the case, `verdict` the one on the
+    claim. `numerics` names the NUMERICS under which its files were measured.
 
     Raises:
-        RunError: a file that a claim is decided by is missing or lacks its rows.
+        RunError: a file that decides a claim is missing or lacks its rows.
     """
     rows = [
         {"system": system, **row}
@@ -114,7 +114,7 @@ def claims_frame(systems: Iterable[tuple[str, Sequence[Claim]]], committed: Comm
 
 
 def judge(claim: Claim, committed: Committed) -> list[dict[str, Any]]:
-    """The rows of one claim; one without numbers where nothing was measured.
+    """Return the rows of one claim; a single row without numbers if nothing was measured.
 
     Raises:
         RunError: as `claims_frame`.
@@ -170,14 +170,14 @@ def _measure(claim: Claim, committed: Committed) -> list[Measured]:
 
 
 def ranges_of(claim: Claim, measured: Measured) -> tuple[Range, Range | None]:
-    """Where a case of a claim must lie for it to hold, and where it holds in part."""
+    """Return the range in which a case of a claim holds, and the one in which it holds in part."""
     holds = measured.holds or claim.holds
     assert holds is not None, f"{claim.name}: where must its numbers lie?"
     return holds, measured.partly or claim.partly
 
 
 def _too_short(claim: Claim, committed: Committed) -> str:
-    """Why the trainings that a claim of accuracy reads compare none; empty if they do."""
+    """Return why the trainings behind a claim of accuracy are too short to compare; empty if they are not."""
     files = [Path(file) for file in dict.fromkeys(committed.files)] if claim.is_accuracy else []
     reasons = (too_short(committed.runs(str(file.parent)), metric_of_file(file.stem)) for file in files)
     return next((reason for reason in reasons if reason), "")
@@ -215,7 +215,7 @@ def _reason(claim: Claim, found: str, of_cases: Sequence[str], measured: Sequenc
 
 
 def _needed(claim: Claim, of_cases: Sequence[str], measured: Sequence[Measured]) -> str:
-    """How many repeats would decide the cases that cannot be told, in words; empty where it is not known."""
+    """Describe how many repeats would decide the undecided cases; empty if that is unknown."""
     counts = [
         each.repeats_that_would_tell([one for one in ranges_of(claim, each) if one is not None])
         for each, of_case in zip(measured, of_cases, strict=True)
@@ -247,17 +247,17 @@ _KNOWN = {field.name for field in fields(Claim)} | {"less_certain", "arguments"}
 
 
 def read_claims(path: Path = CLAIMS_FILE) -> list[tuple[str, list[Claim]]]:
-    """Every claim, by the system that makes it.
+    """Read all claims, by the system that makes them.
 
     Raises:
-        ConfigError: a claim has an unknown key, lacks one, or a value is none of those that are known.
+        ConfigError: a claim has an unknown key or value, or lacks a key.
     """
     declared: dict[str, list[dict[str, Any]]] = yaml.safe_load(path.read_text())
     return [(system, [claim_of(entry) for entry in entries]) for system, entries in declared.items()]
 
 
 def claim_of(entry: Mapping[str, Any]) -> Claim:
-    """One claim from an entry of claims.yaml. Raises ConfigError as `read_claims`."""
+    """Build a claim from an entry of claims.yaml. Raises ConfigError as `read_claims`."""
     name = entry.get("name", "without a name")
     for key in entry:
         _require_known(name, "key", key, _KNOWN)
@@ -274,7 +274,7 @@ def claim_of(entry: Mapping[str, Any]) -> Claim:
 
 
 def _certainty(name: str, level: str, parts: Mapping[str, str]) -> str:
-    """`read in the source (the group: recalled, fairly sure)`."""
+    """Describe the certainty, as `read in the source (the group: recalled, fairly sure)`."""
     for each in (level, *parts.values()):
         _require_known(name, "certainty", each, CERTAINTIES)
     less = "".join(f" ({what}: {CERTAINTIES[how]})" for what, how in parts.items())

@@ -1,4 +1,4 @@
-"""Numbers out of committed files, each with its interval, n and hardware."""
+"""Numbers from committed files, each with its interval, n and hardware."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ POWER = 0.80
 
 
 def found_at(half_width: float, freedom: float) -> float:
-    """The true difference that a 95 % interval of this half width would have shown with 80 % power.
+    """Return the true difference that a 95 % interval of this half width would detect with 80 % power.
 
-    NaN where there is no interval.
+    NaN if there is no interval.
     """
     if not freedom > 0:
         return float("nan")
@@ -39,10 +39,10 @@ def found_at(half_width: float, freedom: float) -> float:
 
 @cache
 def _effect(freedom: float) -> float:
-    """The difference in standard errors that a two-sided t test of level 5 % finds with 80 % power."""
+    """Return the difference, in standard errors, that a two-sided 5 % t test detects with 80 % power."""
     quantiles = (np.arange(2000) + 0.5) / 2000
     known = np.isinf(freedom)
-    errors = np.ones(1) if known else np.sqrt(stats.chi2.ppf(quantiles, freedom) / freedom)  # over the true
+    errors = np.ones(1) if known else np.sqrt(stats.chi2.ppf(quantiles, freedom) / freedom)  # estimated/true
     critical = half_of(1.0, freedom) * errors
 
     def lacking(effect: float) -> float:
@@ -53,21 +53,21 @@ def _effect(freedom: float) -> float:
 
 
 OVER_REPEATS = "t over repeats"
-"""Student's t over seeds or repeats of what does not depend on images: seconds, bytes, ratios of them."""
+"""Student's t over seeds or repeats, for numbers independent of images: seconds, bytes, their ratios."""
 BOOTSTRAP = "bootstrap over images"
 ALL = "smallest to largest"
 RUNS = "runs"
-"""Where a folder of results has its packed set."""
+"""Name of the packed set in a folder of results."""
 EXACT = "exact"
-"""Bytes and counts: another run gives the same."""
+"""For bytes and counts, which are the same in another run."""
 NONE = "none"
 MOST_REPEATS = 1000
-"""More than these nobody will run: the mean lies on a bound."""
+"""Limit on the number of repeats to consider. A mean that needs more is practically on a bound."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One number of ours: of a dataset, a setting or of all there is (`case` is empty)."""
+    """One of our numbers, for a dataset, a setting or, with an empty `case`, overall."""
 
     case: str
     value: float
@@ -76,22 +76,22 @@ class Measured:
     n: int
     interval: str
     freedom: float = math.nan
-    """Degrees of freedom of a t; NaN where there is no interval that they are of."""
+    """Degrees of freedom of a t, infinite for a bootstrap; NaN for other intervals and for none."""
     holds: Range | None = None
-    """Where this case must lie, if not where all cases of its claim must."""
+    """Range in which this case holds; None: the range of its claim."""
     partly: Range | None = None
-    """The same of where it holds in part."""
+    """Range in which this case holds in part; None: the range of its claim."""
 
     @property
     def found(self) -> float:
-        """What difference would have been found with 80 % power; NaN where nothing scatters or is known."""
+        """Difference that would be detected with 80 % power; NaN without degrees of freedom."""
         return found_at((self.high - self.low) / 2, self.freedom)
 
     def repeats_that_would_tell(self, ranges: Iterable[Range]) -> int | None:
-        """How many seeds or repeats would give a verdict, if mean and scatter stay; None: not known.
+        """Return how many seeds or repeats would decide the verdict, if mean and scatter stay; None: unknown.
 
-        It is known where they alone make the interval, of two or more. The interval must come to lie between
-        two bounds of the ranges.
+        It is known for intervals over two or more seeds or repeats alone. The interval must become narrow
+        enough to contain no bound of the ranges.
         """
         bounds = {end for each in ranges for end in (each.low, each.high) if math.isfinite(end)}
         if self.interval not in (OVER_REPEATS, SEEDS_ALONE) or not self.freedom > 0 or not bounds:
@@ -103,12 +103,12 @@ class Measured:
 
 
 def exactly(case: str, value: float, n: int = 1) -> Measured:
-    """A number that does not scatter; `n` is how many images, tensors or files it is of."""
+    """Return a number without scatter; `n` counts the images, tensors or files behind it."""
     return Measured(case, value, value, value, n, EXACT)
 
 
 def mean_of(case: str, values: Iterable[float]) -> Measured:
-    """The mean over seeds or repeats with its 95 % interval; none if there is one value alone."""
+    """Return the mean over seeds or repeats with its 95 % interval, or without one for a single value."""
     found = np.asarray(list(values), dtype=float)
     mean, ci95 = float(found.mean()), half_width(found)
     if math.isnan(ci95):
@@ -117,12 +117,12 @@ def mean_of(case: str, values: Iterable[float]) -> Measured:
 
 
 def mean_ratio(case: str, over: pd.DataFrame, under: pd.DataFrame, measure: str) -> Measured:
-    """The mean of a measure of `over` by that of `under`, same seed; NaN where no speed-up may be said."""
+    """Return the mean ratio of a measure, `over` to `under`, by seed; NaN if no speed-up may be shown."""
     return mean_of(case, [math.nan] if may_say_speedup(over, under) else paired_ratios(over, under, measure))
 
 
 def difference_points(case: str, row: pd.Series) -> Measured:
-    """A difference of scores in points, from a row with the columns `statistics.DIFFERENCE`."""
+    """Return a difference of scores in points, from a row with the columns `statistics.DIFFERENCE`."""
     mean, ci95 = (100 * float(row[f"difference_{part}"]) for part in ("mean", "ci95"))
     n = int(row["difference_n"])
     if math.isnan(ci95):
@@ -132,28 +132,28 @@ def difference_points(case: str, row: pd.Series) -> Measured:
 
 
 def all_of(case: str, values: Iterable[float]) -> Measured:
-    """The median of a claim about every one of the values, from the smallest to the largest of them."""
+    """Return the median, smallest and largest of the values, for a claim about every one of them."""
     found = np.asarray(list(values), dtype=float)
     return Measured(case, float(np.median(found)), float(found.min()), float(found.max()), len(found), ALL)
 
 
 class Committed:
-    """The files below `results/`."""
+    """Reader of the files below `results/`."""
 
     def __init__(self, root: Path) -> None:
-        """Name the folder; nothing is read yet."""
+        """Set the folder; nothing is read yet."""
         self.root = root
         self._read = cache(lambda file: pd.read_csv(root / file))
         self._runs = cache(lambda folder: run_frame(read_runs(root / folder / RUNS)))
         self.files: list[str] = []
-        """What was read since the last `forget`."""
+        """Files and packed sets that were read since the last `forget`."""
 
     def forget(self) -> None:
-        """Begin a new list of `files`."""
+        """Start a new list of `files`."""
         self.files = []
 
     def runs(self, folder: str) -> pd.DataFrame:
-        """`run_frame` of the packed set of a folder; empty if it has no set."""
+        """Return `run_frame` of a folder's packed set; empty if it has none."""
         if not (self.root / folder / RUNS).is_dir():
             return run_frame([])
         self.files.append(f"{folder}/{RUNS}")
@@ -161,11 +161,11 @@ class Committed:
         return found
 
     def rows(self, file: str, query: str = "") -> pd.DataFrame:
-        """The rows of a CSV file that a pandas query chooses.
+        """Return the rows of a CSV file that match a pandas query.
 
         Raises:
             FileNotFoundError: the file is not committed yet.
-            RunError: it has no such rows.
+            RunError: no row matches.
         """
         table: pd.DataFrame = self._read(file)
         self.files.append(file)
@@ -175,11 +175,11 @@ class Committed:
         return found
 
     def row(self, file: str, query: str) -> pd.Series:
-        """The one row of a CSV file that a pandas query chooses.
+        """Return the one row of a CSV file that matches a pandas query.
 
         Raises:
             FileNotFoundError: the file is not committed yet.
-            RunError: it has none, or several.
+            RunError: no row matches, or several do.
         """
         found = self.rows(file, query)
         if len(found) > 1:
@@ -187,18 +187,18 @@ class Committed:
         return found.iloc[0]
 
     def numerics(self) -> str:
-        """Under which NUMERICS `files` were measured, in words.
+        """Describe under which NUMERICS `files` were measured.
 
         Raises:
-            RunError: numerics.csv does not say it of one.
+            RunError: numerics.csv has none for one of them.
         """
         return numerics_words(numerics_of(self.root, file) for file in self.files)
 
     def hardware(self, file: str) -> str:
-        """What `file` and the other `files` were measured on, as far as they say it.
+        """Describe the hardware that `file` and the other `files` were measured on, as far as it is recorded.
 
         Raises:
-            RunError: none of them does.
+            RunError: it is recorded for none of them.
         """
         own = f"{file.rpartition('/')[0]}/{RUNS}"
         read = dict.fromkeys([file, *(one for one in self.files if one != own)])
@@ -210,7 +210,7 @@ class Committed:
         raise RunError(f"{self.root / file}: no column, JSON file or made_by.yaml says on what hardware.")
 
     def _hardware_of(self, file: str) -> str:
-        """By its own column, the JSON file beside it, or made_by.yaml; empty if none says it."""
+        """Return the hardware in the file's column, a JSON file next to it or made_by.yaml; else empty."""
         above, _, name = file.rpartition("/")
         table: pd.DataFrame = self._runs(above) if name == RUNS else self._read(file)
         if "hardware" in table:

@@ -1,4 +1,4 @@
-"""The table of claims, and the page that people read."""
+"""The table of claims, and the page for readers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pcr_exp.system.atomic import write_atomic
 
 TABLE, PAGE = "claims.csv", "claims.md"
 RULE = Path(__file__).with_name("verdicts.md")
-"""How a verdict comes about, for people."""
+"""Explanation of the rule for verdicts, for readers."""
 BEGIN, END = "<!-- claims: python -m experiments.report readme=README.md -->", "<!-- end of claims -->"
 MOST_CASES = 5
 INTRODUCTION = (
@@ -28,15 +28,15 @@ INTRODUCTION = (
 
 
 def write_claims(results: Path, readme: Path | None = None) -> list[Path]:
-    """Write the table and the page of all claims, from committed files; returns the two.
+    """Write the table and the page of all claims, from committed files. Return their paths.
 
     Args:
-        results: The folder of committed files; table and page go there, too.
-        readme: A page that has the short table between the lines BEGIN and END: it is put there anew.
+        results: Folder of committed files; the table and the page are written there too.
+        readme: Page whose short table, between the lines BEGIN and END, is replaced.
 
     Raises:
-        RunError: a file that a claim is decided by is missing or lacks its rows, or `readme` has no place
-            for the short table.
+        RunError: a file that decides a claim is missing or lacks its rows, or `readme` has no place for the
+            short table.
     """
     systems = read_claims()
     headlines = {claim.name: claim.headline for _, claims in systems for claim in claims if claim.headline}
@@ -50,10 +50,10 @@ def write_claims(results: Path, readme: Path | None = None) -> list[Path]:
 
 
 def with_short_table(text: str, table: pd.DataFrame, headlines: Mapping[str, str]) -> str:
-    """The text of a page with the short table between BEGIN and END.
+    """Return the text of a page with the short table between BEGIN and END.
 
     Raises:
-        RunError: it has no such lines.
+        RunError: it lacks these lines.
     """
     before, _, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
@@ -63,7 +63,7 @@ def with_short_table(text: str, table: pd.DataFrame, headlines: Mapping[str, str
 
 
 def claims_to_markdown(table: pd.DataFrame, headlines: Mapping[str, str]) -> str:
-    """The page: the short table, the rule, and a table per system; `table` is `claims_frame`'s."""
+    """Return the page: short table, rule and a table per system; `table` is from `claims_frame`."""
     parts = [
         f"# What the papers claim, and what came out here\n\n{len(_claims(table))} claims: {_counts(table)}.",
         INTRODUCTION,
@@ -76,7 +76,7 @@ def claims_to_markdown(table: pd.DataFrame, headlines: Mapping[str, str]) -> str
 
 
 def short_table(table: pd.DataFrame, headlines: Mapping[str, str]) -> str:
-    """The claims that people know these papers by, with the experiment of each. Without links."""
+    """Return a table of the papers' best-known claims, with the experiment of each, without links."""
     chosen = table[table["claim"].isin(headlines)]
     columns = {
         "paper": lambda row: row["system"],
@@ -90,7 +90,7 @@ def short_table(table: pd.DataFrame, headlines: Mapping[str, str]) -> str:
 
 
 def _claims(table: pd.DataFrame) -> pd.DataFrame:
-    """One row per claim, with its cases in words."""
+    """Return one row per claim, with its cases as text."""
     by_claim = table.groupby(["system", "claim"], sort=False)
     first = table.drop_duplicates(["system", "claim"]).reset_index(drop=True)
     return first.assign(
@@ -108,7 +108,7 @@ def _cases(rows: pd.DataFrame) -> str:
 
 
 def _few_cases(rows: pd.DataFrame) -> str:
-    """The cases; of more than MOST_CASES their number and range, for a table that is read at a glance."""
+    """Format the cases; more than MOST_CASES only by number and range, for a table that is quick to read."""
     if len(rows) <= MOST_CASES:
         return _cases(rows)
     low, high = three_figures(rows["value"].min()), three_figures(rows["value"].max())
@@ -138,7 +138,7 @@ def _n(rows: pd.DataFrame) -> str:
 
 
 def _power(rows: pd.DataFrame) -> str:
-    """What the cases would have found, from the smallest to the largest; empty where nothing scatters."""
+    """Format the smallest and largest difference that cases would have detected; empty if there is none."""
     found = rows["found"].dropna()
     if found.empty:
         return ""
@@ -188,6 +188,6 @@ def _counts(table: pd.DataFrame) -> str:
 
 
 def _left(table: str, num_columns: int) -> str:
-    """A Markdown table whose columns are all aligned left, as words are."""
+    """Return a Markdown table with all columns aligned left."""
     header, _, *rows = table.splitlines()
     return "\n".join([header, "|" + " --- |" * num_columns, *rows])

@@ -1,7 +1,7 @@
-"""The rule by which a number says whether a claim holds, and when trainings say nothing.
+"""The rule that derives verdicts from numbers, and the check for trainings that are too short.
 
-verdicts.md says it for people. A run that has learned little has little to lose when scans, bits or repeats
-are left out: that accuracies are alike then says nothing.
+verdicts.md explains it for readers. A run that has learned little has little to lose when scans, bits or
+repeats are left out. Equal accuracies of such runs prove nothing.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ HOLDS = "holds"
 IN_PART = "in part"
 FAILS = "does not"
 RECALLED = "published number recalled"
-"""It would be FAILS, if it were certain that this was published."""
+"""Would be FAILS, if it were certain that this was published."""
 UNDECIDED = "cannot be told"
 NOT_YET = "not tested yet"
 NOT_HERE = "not testable here"
 VERDICTS = (HOLDS, IN_PART, FAILS, RECALLED, UNDECIDED, NOT_YET, NOT_HERE)
 EQUAL, NEAR = 0.10, 0.25
-"""Two numbers are the same if they differ by at most the first share, and in part by at most the second."""
+"""Largest relative differences of numbers that count as the same, and as the same in part."""
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Numbers from `low` to `high`, both included."""
+    """The closed interval from `low` to `high`."""
 
     low: float = -math.inf
     high: float = math.inf
 
     def holds_all_of(self, low: float, high: float) -> bool:
-        """Whether all numbers from `low` to `high` are in here."""
+        """Return whether it contains all numbers from `low` to `high`."""
         return self.low <= low and high <= self.high
 
     def holds_none_of(self, low: float, high: float) -> bool:
-        """Whether no number from `low` to `high` is in here."""
+        """Return whether it contains no number from `low` to `high`."""
         return high < self.low or low > self.high
 
     def __str__(self) -> str:
@@ -55,33 +55,33 @@ class Range:
 
 
 def at_least(low: float) -> Range:
-    """The numbers from `low` on."""
+    """Return the range from `low` upwards."""
     return Range(low=low)
 
 
 def at_most(high: float) -> Range:
-    """The numbers up to `high`."""
+    """Return the range up to `high`."""
     return Range(high=high)
 
 
 def around(number: float, share: float) -> Range:
-    """The numbers that differ from a positive one by at most a share of it."""
+    """Return the range of numbers that differ from a positive one by at most a share of it."""
     return Range(number * (1 - share), number * (1 + share))
 
 
 def half_the_gain(ratio: float) -> Range:
-    """Where a ratio that was published is shown in part: half of what it gains over 1, or more."""
+    """Return the range in which a published ratio holds in part: at least half of its gain over 1."""
     return at_least(1 + (ratio - 1) / 2)
 
 
 def verdict(low: float, high: float, holds: Range, partly: Range | None = None) -> str:
-    """The verdict on one number.
+    """Return the verdict on one number.
 
     Args:
-        low: Where its interval begins; NaN if it has none.
-        high: Where it ends.
+        low: Lower end of its interval; NaN if it has none.
+        high: Upper end.
         holds: Where the claim holds.
-        partly: Where it holds in part, `holds` included; None: nowhere else.
+        partly: Where it holds in part, which includes `holds`; None: nowhere else.
     """
     if math.isnan(low) or math.isnan(high):
         return UNDECIDED
@@ -93,7 +93,7 @@ def verdict(low: float, high: float, holds: Range, partly: Range | None = None) 
 
 
 def verdict_over_cases(verdicts: Collection[str]) -> str:
-    """The verdict on a claim, from those on its cases."""
+    """Return the verdict on a claim, from the verdicts on its cases."""
     found = list(verdicts)
     if set(found) == {HOLDS}:
         return HOLDS
@@ -104,26 +104,25 @@ def verdict_over_cases(verdicts: Collection[str]) -> str:
 
 
 def verdict_of_stand_in(found: str) -> str:
-    """The verdict where what was measured stands for what the paper did: it neither proves nor refutes."""
+    """Return the verdict if our experiment only stands in for the paper's: it neither proves nor refutes."""
     return {HOLDS: IN_PART, FAILS: UNDECIDED}.get(found, found)
 
 
 LOSS_SHARE = 0.5
-"""A share of chance level's loss. Trainings that end above it have not learned half of what there was."""
+"""Share of the loss at chance level. Trainings that end above it have not learned half of what is there."""
 DISTANCE = 0.02
-"""A training that ends further below its target has not come to where comparing was meant to be."""
+"""Maximum shortfall from the target. Trainings that end further below it are too short to compare."""
 
 
 def too_short(runs: pd.DataFrame, metric: str | None = None) -> str:
-    """Why the accuracies of some trainings compare nothing; empty if they do, or if there are none.
+    """Return why these trainings are too short to compare accuracies; empty if they are not or none is given.
 
-    Even the setting that learned most, with the highest mean score over its runs, must have a training loss
-    of at most LOSS_SHARE of that of guessing, log(classes), and a score that misses its target by no more
-    than DISTANCE.
+    Only the setting with the highest mean score over its runs is checked. Its training loss must be at most
+    LOSS_SHARE of the loss at chance level, log(classes). Its score may be at most DISTANCE below its target.
 
     Args:
-        runs: As `run_frame` makes it.
-        metric: The score, if not the one that the runs are judged by; its target is the dataset's.
+        runs: From `run_frame`.
+        metric: The score, if it is not the primary metric; its target is then the dataset's.
     """
     if runs.empty:
         return ""
@@ -150,7 +149,7 @@ def too_short(runs: pd.DataFrame, metric: str | None = None) -> str:
 
 
 def _learned(runs: pd.DataFrame, key: str) -> tuple[float, float, pd.Series]:
-    """At the ends of some runs, the mean score and, the less the better, minus the training loss."""
+    """Return the mean final score of some runs, minus their mean final training loss, and the first run."""
     last = [evaluations_at("full", rows)[-1] for rows in runs["rows"]]
     score, loss = (fmean(row[key] for row in last) for key in (key, "train_loss"))
     return score, -loss, runs.iloc[0]

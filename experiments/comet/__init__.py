@@ -1,4 +1,4 @@
-"""COMET: what compressing activations saves, and which errors it makes.
+"""COMET: memory saved by compressing activations, and the errors that this causes.
 
 `experiments.activation_study` calls `study.activation_study`; `page` writes its tables and figures.
 """

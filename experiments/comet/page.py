@@ -1,4 +1,4 @@
-"""A study of compressed activations on disk: its tables, and figures of memory saved and of errors made."""
+"""Tables and figures of a study of compressed activations: memory saved, and errors caused."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from pcr_exp.runs.directory import RunDirectory
 from pcr_exp.system.atomic import make_folder, write_atomic
 from pcr_exp.system.provenance import write_measured
 
-# No colour of scan levels.
+# None is a scan level's colour.
 _MODE_COLORS = {"none": INK, "lossless": "#9aa5b1", "recompute": OTHER_LOOKS[1][0]}
 _COLOR = OTHER_LOOKS[0][0]
 _MEMORY_PANELS = {"kept_bytes": "kept for backward", "peak_bytes": "peak of forward and backward"}
@@ -35,7 +35,7 @@ _BOUND_COLORS = ["#8fd3c1", "#41b6c4", "#1d7fb8", "#0c2c84"]
 
 
 def draw_activation_memory(table: pd.DataFrame) -> Figure:
-    """Two panels of bars (MEMORY_COLUMNS): kept when backward begins, and the peak of the update."""
+    """Draw two panels of bars (MEMORY_COLUMNS): bytes saved for backward, and the peak of the update."""
     with style():
         figure, axes = panels(2)
         first = table.iloc[0]
@@ -60,7 +60,7 @@ def draw_activation_memory(table: pd.DataFrame) -> Figure:
 
 
 def draw_codec_errors(errors: pd.DataFrame) -> Figure:
-    """One panel per codec (CODEC_COLUMNS): shares of errors in units of the bound; dotted: uniform errors."""
+    """Draw a panel per codec (CODEC_COLUMNS): a histogram of errors in bounds; dotted: uniform errors."""
     found = []
     for codec, rows in errors.groupby("codec", sort=False):
         first = rows.iloc[0]
@@ -82,7 +82,7 @@ def _draw_codec(ax: Axes, rows: pd.DataFrame) -> None:
 
 
 def draw_gradient_errors(errors: pd.DataFrame, bound: float) -> Figure:
-    """One panel per batch size at one bound (NORMAL_COLUMNS); line and brackets: the normal distribution."""
+    """Draw a panel per batch size at one bound (NORMAL_COLUMNS). Line, brackets: the normal distribution."""
     errors = errors[np.isclose(errors["bound"], bound)]
     found = []
     for batch_size, rows in errors.groupby("batch_size"):
@@ -103,9 +103,9 @@ def _draw_normality(ax: Axes, rows: pd.DataFrame) -> None:
 
 
 def draw_gradient_sigma(sigmas: pd.DataFrame) -> Figure:
-    """One panel per form (SIGMA_COLUMNS), one point per layer, bound and batch size; line: equality.
+    """Draw a panel per form (SIGMA_COLUMNS), with a point per layer, bound and batch size; line: equality.
 
-    Layers without an error are left out: their inputs were kept exactly, as the bound gained nothing.
+    Layers without an error are left out: their inputs were saved exactly, as the bound gained nothing.
     """
     sigmas = sigmas[sigmas["measured_sigma"] > 0]
     with style():
@@ -141,11 +141,11 @@ def _draw_sigmas(ax: Axes, sigmas: pd.DataFrame, predicted: str) -> None:
 
 
 def draw_layer_bounds(layers: pd.DataFrame) -> Figure:
-    """Bounds (left) and ratios (right) against updates; `layers`: a run's activations.csv.
+    """Draw bounds (left) and ratios (right) against updates; `layers` is a run's activations.csv.
 
-    A line for some layers, from light (first) to dark (last), in a band that holds all of them; a layer's
-    ratio is the codec's. In black all layers together, where what another operation kept all the same counts
-    as not compressed.
+    Some layers have a line, from light (first) to dark (last); a band spans all layers. A layer's ratio is
+    the codec's. The black line is for all layers together. There, bytes that another operation saved anyway
+    count as not compressed.
     """
     with style():
         figure, (bounds, ratios) = panels(2)
@@ -192,7 +192,7 @@ FIGURES = {
     "activation_memory": ("Memory of one update", "n = 1 batch"),
     "layer_bounds": ("Error bounds and ratios over training", "n = 1 run"),
 }
-"""By file name, what a figure of a study shows, and of how much."""
+"""By file name: what a figure of a study shows, and its n."""
 
 
 def write_study(
@@ -206,7 +206,7 @@ def write_study(
     bound: float,
     dataset: str,
 ) -> list[Path]:
-    """Write four figures with their CSV, the memory table for people, and activations.json; returns all."""
+    """Write four figures with their CSV, the memory table as Markdown, and activations.json; return paths."""
     make_folder(folder)
     write_measured(folder / META_FILE, {"title": title, "bound": bound, "dataset": dataset})
     write_atomic(folder / TABLE_FILE, [memory_markdown(memory).encode()])
@@ -221,7 +221,7 @@ def write_study(
 
 
 def save_study_figure(name: str, rows: pd.DataFrame, measured_in: Path, out: Path) -> list[Path]:
-    """Draw one of FIGURES from its rows, with the caption that the json of a study gives, into `out`."""
+    """Draw one of FIGURES from its rows into `out`, with a caption from the JSON of a study."""
     meta = json.loads((measured_in / META_FILE).read_text())
     shows, n = FIGURES[name]
     caption = Caption(
@@ -242,10 +242,10 @@ def save_study_figure(name: str, rows: pd.DataFrame, measured_in: Path, out: Pat
 
 
 def draw_run_layers(run: Path, folder: Path) -> list[Path]:
-    """Draw bounds and ratios over a run's training, as `layer_bounds.{pdf,png,csv}` beside a study's json.
+    """Draw a run's bounds and ratios over training as `layer_bounds.{pdf,png,csv}`, next to a study's JSON.
 
     Raises:
-        RunError: the run compressed nothing.
+        RunError: the run compressed nothing, or has no checkpoint yet.
     """
     directory = RunDirectory(run)
     path = directory.layers_path
@@ -259,11 +259,11 @@ def draw_run_layers(run: Path, folder: Path) -> list[Path]:
 
 
 def memory_markdown(memory: pd.DataFrame) -> str:
-    """The memory table for people."""
+    """Return the memory table as Markdown."""
     first = memory.iloc[0]
 
     def known(cell: Cell) -> Cell:
-        """Nothing for a mode that was not measured: its second cell has the reason."""
+        """Leave the cell empty for a mode that was not measured: its second cell has the reason."""
         return lambda row: "" if row["reason"] else cell(row)
 
     def share(column: str) -> Cell:

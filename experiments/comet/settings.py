@@ -1,4 +1,4 @@
-"""The settings of `python -m experiments.activation_study`."""
+"""Settings of `python -m experiments.activation_study`."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ _POSITIVE = any_each(lambda value: value > 0, "one value or more, each above 0")
 
 @dataclass(kw_only=True, slots=True)
 class ActivationStudyConfig(TrainConfig):
-    """`python -m experiments.activation_study`: batch and model are those of `experiments.train`."""
+    """Settings of `python -m experiments.activation_study`; batch and model are as in `experiments.train`."""
 
     bounds: Annotated[list[float], _POSITIVE] = field(default_factory=lambda: [1e-1, 1e-2, 1e-3, 1e-4])
-    """Error bounds to measure at."""
+    """Error bounds to measure."""
     batch_sizes: Annotated[list[int], _POSITIVE] = field(default_factory=lambda: [4, 16, 64])
-    """Batch sizes to measure gradient errors at."""
+    """Batch sizes for which to measure gradient errors."""
     run: Annotated[str | None, PATH] = None
     """Folder of a finished run with compressed activations, whose ratios and bounds are drawn too."""
     out: Annotated[str, PATH] = "outputs/activations/${dataset.name}"
-    """Folder of rows and figures."""
+    """Folder for rows and figures."""
 
     def __post_init__(self) -> None:
         TrainConfig.__post_init__(self)

@@ -1,4 +1,4 @@
-"""What compressed activations cost and save on one batch: errors of gradients, and memory until backward."""
+"""Compressed activations on one batch: the errors of gradients, and the memory held until backward."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ NORMAL_COLUMNS = [
 ]
 
 _MIN_WEIGHTS = 32
-"""Fewer weights say too little about their deviation."""
+"""Fewer weights give too poor an estimate of their standard deviation."""
 
 _REACH = 4.0
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What one forward and backward pass takes."""
+    """Input of one forward and backward pass."""
 
     inputs: Tensor
     """float32 [N, 3, H, W]."""
@@ -67,14 +67,14 @@ class Batch:
     """int64 [N]."""
 
     def first(self, num_images: int) -> Batch:
-        """Return the first images."""
+        """Return the first `num_images` images."""
         return Batch(self.inputs[:num_images], self.labels[:num_images])
 
 
 def codec_errors(model: nn.Module, batch: Batch, codecs: Mapping[str, Codec], bound: float) -> pd.DataFrame:
-    """CODEC_COLUMNS: per codec, shares of the errors of all layers' inputs in cells of bound / 20.
+    """Return CODEC_COLUMNS: per codec, a histogram of the errors of all layers' inputs in bins of bound / 20.
 
-    Errors are in units of the bound; values that are zero, which decode exactly, are left out.
+    Errors are in units of the bound. Zeros, which decode exactly, are left out.
     """
     rows: list[dict[str, Any]] = []
     for name, codec in codecs.items():
@@ -102,21 +102,21 @@ def gradient_errors(
     bounds: Sequence[float],
     batch_sizes: Sequence[int],
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Compare weight gradients made from decoded inputs with those made from the inputs themselves.
+    """Compare weight gradients from decoded inputs with those from exact inputs.
 
     Args:
-        model: In training mode.
-        batch: As many images as the largest of `batch_sizes`, or more.
-        name: Of the codec, for the tables.
-        codec: Any.
-        bounds: Each is tried.
-        batch_sizes: Each is tried.
+        model: The model, in training mode.
+        batch: At least as many images as the largest of `batch_sizes`.
+        name: Name of the codec in the tables.
+        codec: The codec.
+        bounds: Bounds to try.
+        batch_sizes: Batch sizes to try.
 
     Returns:
-        SIGMA_COLUMNS: per layer, the deviation of its gradient's error and what both models predict.
-        NORMAL_COLUMNS: the errors' histogram, each in units of its own deviation: output channels differ in
-            their gradients, input channels in their zeros, and taps of a kernel in how often padding silences
-            them. A mixture of normal distributions is not normal.
+        SIGMA_COLUMNS: per layer, the standard deviation of the gradient's error, and what both models predict.
+        NORMAL_COLUMNS: a histogram of errors, each scaled by its own standard deviation. Output channels
+            differ in their gradients, input channels in their zeros, and taps of a kernel in how often
+            padding silences them. Without the scaling, the mixture of normal distributions is not normal.
     """
     sigmas: list[dict[str, Any]] = []
     normal: list[dict[str, Any]] = []
@@ -148,7 +148,7 @@ def _sigma_row(layer: str, error: Tensor, tally: LayerTally, bound: float) -> di
 
 
 def _normality(errors: Sequence[Tensor]) -> Iterator[dict[str, Any]]:
-    # A convolution's [K, C, h, w] as K rows; depthwise ones have too short rows.
+    # Flatten a convolution's [K, C, h, w] to K rows; those of depthwise convolutions are too short.
     tables = [error.flatten(1) for error in errors]
     wide = [table for table in tables if min(table.shape) >= _MIN_WEIGHTS]
     if not wide:
@@ -166,7 +166,7 @@ def _normality(errors: Sequence[Tensor]) -> Iterator[dict[str, Any]]:
 
 
 def _in_own_deviations(rows: Tensor) -> Tensor:
-    # Without the rows that have no errors: of a channel that is never on, of an input that was kept exactly.
+    # Drop rows without errors: of a channel that is never active, or of an input that was saved exactly.
     scale = rows.square().mean(dim=1, keepdim=True).sqrt()
     alive = (scale > 0).flatten()
     return rows[alive] / scale[alive]
@@ -192,7 +192,7 @@ def _weight_gradients(model: nn.Module) -> dict[str, Tensor]:
 
 
 def _backward(model: nn.Module, batch: Batch) -> None:
-    torch.manual_seed(0)  # of dropout: the same in every pass
+    torch.manual_seed(0)  # same dropout in every pass
     model.zero_grad(set_to_none=True)
     F.cross_entropy(model(batch.inputs).float(), batch.labels).backward()
 
@@ -215,13 +215,13 @@ MEMORY_COLUMNS = [
 def memory_table(
     model: nn.Module, batch: Batch, modes: Mapping[str, ActivationsConfig], momentum: float
 ) -> pd.DataFrame:
-    """MEMORY_COLUMNS, one row per mode; a mode that does not suit the model has a `reason` and no numbers.
+    """Return MEMORY_COLUMNS, one row per mode; a mode that the model does not support has only a `reason`.
 
-    `kept_bytes`: of storages that wait for backward when the loss is there, each once. `peak_bytes`: at most
-    at any time of forward and backward, gradients of the parameters included. On a GPU both are the
-    allocator's, on a CPU they are counted storage by storage (`pcr_exp.activations.kept.LiveBytes`).
-    `conv_bytes`: of inputs of convolutions; `packed_bytes`: of their compressed form; `held_bytes`: of
-    `conv_bytes`, what another operation kept all the same.
+    `kept_bytes` is the size of the storages saved for backward once the loss is computed, each counted once.
+    `peak_bytes` is the maximum during forward and backward, parameter gradients included. On a GPU, both come
+    from the allocator; on a CPU, storages are counted (`pcr_exp.activations.kept.LiveBytes`). `conv_bytes` is
+    the size of convolution inputs, and `packed_bytes` that of their compressed form. `held_bytes` is the part
+    of `conv_bytes` that another operation saved anyway.
     """
     rows = [_row(name, model, batch, config, momentum) for name, config in modes.items()]
     return pd.DataFrame(rows, columns=MEMORY_COLUMNS)
@@ -274,12 +274,12 @@ def _measure(model: nn.Module, batch: Batch) -> tuple[int, int]:
 
 def _loss(model: nn.Module, batch: Batch) -> torch.Tensor:
     torch.manual_seed(0)
-    # A copy, as normalising makes one: nobody but the model holds what its first layer is given.
+    # Copy, as normalisation does, so that only the model holds the input of its first layer.
     return F.cross_entropy(model(batch.inputs.clone()).float(), batch.labels)
 
 
 def activation_study(config: ActivationStudyConfig) -> str:
-    """Measure, write tables and figures; returns "finished"."""
+    """Measure, and write tables and figures; return "finished"."""
     if config.training.num_threads is not None:
         torch.set_num_threads(config.training.num_threads)
     model, batch = open_model_and_batch(config)
@@ -309,7 +309,7 @@ def activation_study(config: ActivationStudyConfig) -> str:
 
 
 def memory_modes(config: ActivationStudyConfig, codecs: dict[str, Codec]) -> dict[str, ActivationsConfig]:
-    """Every mode, and error_bounded at every bound and with every codec."""
+    """Return every mode; error_bounded with every codec at every bound."""
     modes = {name: ActivationsConfig(name=name) for name in ("none", "lossless", "recompute")}
     for codec in codecs:
         for bound in config.bounds:
@@ -319,7 +319,7 @@ def memory_modes(config: ActivationStudyConfig, codecs: dict[str, Codec]) -> dic
 
 
 def open_model_and_batch(config: ActivationStudyConfig) -> tuple[nn.Module, Batch]:
-    """The model, in training mode, and the first training batch, as training would have them."""
+    """Return the model in training mode and the first training batch, as training would have them."""
     device = open_device(config.training.device)
     prepare_data(config, progress=True)
     data = open_data(config)
@@ -340,7 +340,7 @@ def open_model_and_batch(config: ActivationStudyConfig) -> tuple[nn.Module, Batc
 
 
 def plan(config: ActivationStudyConfig) -> Planned:
-    """One batch."""
+    """Return the plan of a dry run: one batch."""
     sizes = len(config.bounds) * len(config.batch_sizes)
     return Planned(
         [f"one batch of {config.training.batch_size}, {sizes} bounds and sizes, into {config.out}"]

@@ -1,6 +1,6 @@
-"""Cost of updates on a device: bytes, seconds, the largest batch; and whether clocks and NCCL are right.
+"""Cost of updates on a device (bytes, seconds, the largest batch), and checks of clocks and NCCL.
 
-On a GPU bytes are the allocator's (`torch.cuda.max_memory_allocated`), on a CPU there are none.
+On a GPU, peak bytes come from the allocator (`torch.cuda.max_memory_allocated`). On a CPU, they are None.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from pcr_exp.system import MIB
 from pcr_exp.training.clocks import Clocks, synchronizer
 
 _UPDATES_BEFORE = 3
-"""Not timed: the allocator fills its cache, and the fastest convolutions are looked for."""
+"""Untimed updates, in which the allocator fills its cache and the fastest convolutions are selected."""
 _FINENESS = 16
-"""The largest batch is known to one part in so many."""
+"""The largest batch is found to one part in this number."""
 
 
 def measure_updates(config: TrainConfig, device: torch.device, num_updates: int) -> dict[str, Any]:
-    """Take updates on one batch, and say what each of them took.
+    """Run updates on one batch, and measure them.
 
     Returns:
-        `batch_size`; `n` timed updates; `update_s`, mean by the clock that runs keep; `images_per_s`;
-        `clock_error`: that clock over the device's own (CUDA events, on a CPU a second clock), less 1;
-        `peak_bytes` of one update, weights included, None on a CPU; `kept_bytes`, what waits for backward;
-        `loss` of the last.
+        `batch_size`; `n` timed updates; `update_s`, the mean by the clock that runs use; `images_per_s`;
+        `clock_error`: that clock over the device's own (CUDA events, on a CPU a second clock), minus 1;
+        `peak_bytes` of one update, weights included, None on a CPU; `kept_bytes`, saved for backward at most;
+        `loss` of the last update.
     """
     trainer = open_trainer(config, device)
     images, labels = random_batch(config.training.batch_size, config.training.image_size)
@@ -64,7 +64,7 @@ def measure_updates(config: TrainConfig, device: torch.device, num_updates: int)
 
 
 def _stopwatch(device: torch.device) -> Callable[[], float]:
-    """Begins now; returns the seconds until it is called, by the device's own count."""
+    """Start a stopwatch on the device's own clock; the returned function returns the seconds since then."""
     if device.type != "cuda":
         begun_s = time.perf_counter()
         return lambda: time.perf_counter() - begun_s
@@ -81,12 +81,12 @@ def _stopwatch(device: torch.device) -> Callable[[], float]:
 
 
 def largest(fits: Callable[[int], bool], most: int, fineness: int = _FINENESS) -> int:
-    """The largest number that fits, up to `most` and to one part in `fineness`; 0 if not even 1 does.
+    """Return the largest number up to `most` that fits, to one part in `fineness`; 0 if not even 1 fits.
 
     Args:
-        fits: Is asked for a number; of every number below one that fits it is taken to say yes.
-        most: From 1.
-        fineness: Parts.
+        fits: Returns whether a number fits. Every number below one that fits is assumed to fit.
+        most: Upper limit, at least 1.
+        fineness: Inverse of the relative precision.
     """
     good, bad = 0, None
     trial = 1
@@ -102,7 +102,7 @@ def largest(fits: Callable[[int], bool], most: int, fineness: int = _FINENESS) -
 
 
 def largest_batch(config: TrainConfig, device: torch.device, most: int) -> int:
-    """How many images an update can have before the device's memory is full (`largest`)."""
+    """Return how many images an update can have before the device's memory is full (`largest`)."""
 
     def fits(batch_size: int) -> bool:
         try:
@@ -111,7 +111,7 @@ def largest_batch(config: TrainConfig, device: torch.device, most: int) -> int:
             enough = False
         else:
             enough = True
-        gc.collect()  # once the error, and with it the model, is gone
+        gc.collect()  # after the error, which holds the model, is gone
         if device.type == "cuda":
             torch.cuda.empty_cache()
         return enough
@@ -122,18 +122,18 @@ def largest_batch(config: TrainConfig, device: torch.device, most: int) -> int:
 def _update_twice(config: TrainConfig, device: torch.device, batch_size: int) -> None:
     trainer = open_trainer(config, device)
     images, labels = random_batch(batch_size, config.training.image_size)
-    for step in range(2):  # the second has the optimizer's state beside it
+    for step in range(2):  # the second also holds the optimizer's state
         trainer.update(images, labels, step=step, learning_rate=config.training.learning_rate)
 
 
 def measure_all_reduce(device: torch.device, num_bytes: int, n: int) -> dict[str, Any]:
-    """Sum a tensor over a team of this process alone: NCCL on a GPU, gloo on a CPU.
+    """Sum a tensor over a process group of this process alone: NCCL on a GPU, gloo on a CPU.
 
     Returns:
         `backend`, `num_bytes`, `n`, `all_reduce_s` (mean) and `mib_per_s`.
 
     Raises:
-        RunError: the sum over one process is not what was given, or there is a team already.
+        RunError: the sum over one process differs from its input, or a process group exists already.
     """
     if dist.is_initialized():
         raise RunError("there is a process group already: measure before processes are joined, or without.")
@@ -167,7 +167,7 @@ def measure_all_reduce(device: torch.device, num_bytes: int, n: int) -> dict[str
 
 
 def settings_of(config: TrainConfig) -> dict[str, Any]:
-    """Settings of a row of `measure_updates`: model, input, precision and how activations are saved."""
+    """Return the settings of a `measure_updates` row: model, input, precision, how activations are saved."""
     return {
         "model": config.model.name,
         "image_size_px": config.training.image_size,

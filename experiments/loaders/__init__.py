@@ -1,1 +1,1 @@
-"""Our loader beside those of others (`contest`), and where its time goes (`speed`); many workers."""
+"""Our loader against others (`contest`), where its time goes (`speed`), and many workers (`scale_page`)."""

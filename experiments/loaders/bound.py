@@ -1,7 +1,7 @@
-"""What decoding and cropping alone give on the same cores: the most that a loader around them can.
+"""Rate of decoding and cropping alone on the same cores: an upper bound for the loader.
 
-The same code as in the loader's workers decodes and crops files that lie in memory, in as many processes,
-over and over. Nothing is read, joined, handed over or waited for.
+The code of the loader's workers repeatedly decodes and crops files in memory, in as many processes. Nothing
+is read, joined, handed over or waited for.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ _WARM_BATCHES = 2
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """What processes that only decode and crop gave together."""
+    """Combined rate of processes that only decode and crop."""
 
     images_per_s: float
     cpu_s_per_image: float
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values."""
+        """Return plain values."""
         return asdict(self)
 
 
 def decode_alone(folder: Path, job: Job, measure_s: float) -> Bound:
-    """Decode and crop by as many processes as the job has workers, for about `measure_s`, none of it start.
+    """Decode and crop for about `measure_s` after start-up, in as many processes as the job has workers.
 
     Raises:
         RecordError: an image cannot be decoded.
@@ -66,14 +66,14 @@ def decode_alone(folder: Path, job: Job, measure_s: float) -> Bound:
         found = list(_as_they_come(ours))
     finally:
         for process in processes:
-            process.kill()  # one that waits for another would wait for ever
+            process.kill()  # it might wait at the barrier for ever
             process.join()
     rates = [num_images / wall_s for num_images, wall_s, _ in found]
     return Bound(sum(rates), sum(cpu_s for *_, cpu_s in found) / sum(num_images for num_images, *_ in found))
 
 
 def _as_they_come(receivers: Sequence[Connection]) -> Iterator[tuple[int, float, float]]:
-    """(images, wall seconds, CPU seconds) of each process; one that fails ends all, for they wait for it."""
+    """Yield (images, wall seconds, CPU seconds) of each process. If one fails, raise: others wait for it."""
     waiting = list(receivers)
     while waiting:
         for receiver in wait(waiting):
@@ -124,7 +124,7 @@ def _decode_for(
 
 
 def _batches(files: list[bytes], decoder: BatchDecoder, job: Job, group: int) -> Iterator[EncodedImages]:
-    """What workers are sent: the files in memory that is shared, with room for the pixels before them."""
+    """Yield batches as workers receive them: files in a shared buffer, after the space for the pixels."""
     for index, start in enumerate(range(0, len(files), job.batch_size)):
         room = decoder.room(job.batch_size)
         images = EncodedImages(Files(SharedBuffer(*room, deque())), epoch=0, slot=0, index=index)
@@ -137,7 +137,7 @@ def _batches(files: list[bytes], decoder: BatchDecoder, job: Job, group: int) ->
 
 @lru_cache(maxsize=1)
 def _files(folder: Path, loader: str) -> list[bytes]:
-    """All images, as files."""
+    """Return all images as JPEG files."""
     scan = scan_of(loader)
     records = _open(folder, scan.encoding)
     prefixes = (records.read_prefix(record, scan.group) for record in range(len(records.index.records)))

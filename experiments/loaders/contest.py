@@ -1,6 +1,6 @@
-"""The contest of loaders: all measurements in turn, A B C A B C ...
+"""The contest of loaders: all measurements take turns, A B C A B C ...
 
-So changes on the machine meet all loaders alike. A configuration says which measurements there are.
+Changes on the machine therefore affect all loaders alike. A configuration defines the measurements.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class LoaderLane:
     """A loader with one decoder, in a process of its own."""
 
     def __init__(self, workspace: Workspace, job: Job, process: LoaderProcess) -> None:
-        """Measures an epoch that is not counted, as `Lane`.
+        """Measure one uncounted warm-up epoch, as `Lane` does.
 
         Raises:
             LoaderError: the loader failed.
@@ -63,9 +63,9 @@ class LoaderLane:
         self._lane = Lane(job, files, num_bytes, self._ask)
 
     def measure(self, job: Job, *, measure_s: float, cold_cache: bool, with_bound: bool = False) -> Row:
-        """What one measurement gave, with its settings.
+        """Measure a job and return the row, with its settings.
 
-        `with_bound` measures decoding and cropping alone too: half of `measure_s` before, half after.
+        `with_bound` also measures decoding and cropping alone, for half of `measure_s` before and half after.
 
         Raises:
             LoaderError: the loader failed.
@@ -98,17 +98,17 @@ Progress = Callable[[int, int], None]
 
 
 class Contest:
-    """The loaders of a plan, each in a process of its own. A context manager that ends them.
+    """Context manager that runs the loaders of a plan, each in its own process, and ends the processes.
 
-    A peer that fails is absent from then on, with its error as the reason; if one of ours fails, all ends.
+    A peer that fails is absent from then on, with its error as the reason. A failure of ours ends the run.
     """
 
     def __init__(self, workspace: Workspace, jobs: Sequence[Job], *, peers_python: str | None = None) -> None:
-        """`peers_python` runs the loaders that are not ours; by default this interpreter does."""
+        """`peers_python` is the interpreter that runs peers (default: the current one)."""
         self.failed: dict[str, str] = {}
         """Peers that failed, with the reason."""
         self.built: dict[str, Built] = {}
-        """The formats that were made for peers, by name; links to the original files are none."""
+        """Formats built for peers, by name, without the links to the original files."""
         self._workspace = workspace
         self._jobs = list(jobs)
         self._peers_python = peers_python
@@ -116,7 +116,7 @@ class Contest:
         self._processes = ExitStack()
 
     def warm_up(self, progress: Progress) -> None:
-        """Start every loader, build what it reads, and run one epoch that is not counted.
+        """Start every loader, build its format, and run one uncounted epoch.
 
         Raises:
             LoaderError: one of ours failed.
@@ -138,9 +138,9 @@ class Contest:
         cold_cache: bool,
         with_bound: bool = False,
     ) -> Iterator[Row]:
-        """One row per measurement, in the order in which they are made; `repeat` counts from 0.
+        """Yield one row per measurement, in the order of measurement; `repeat` counts from 0.
 
-        With `with_bound`, what decoding alone gives is measured around every free-running one of ours.
+        `with_bound` also measures decoding and cropping alone around our free-running measurements.
 
         Raises:
             LoaderError: one of ours failed.
@@ -193,12 +193,12 @@ class Contest:
 
 
 def _key(job: Job) -> tuple[Any, ...]:
-    """What jobs share that one lane measures."""
+    """Return the settings that all jobs of one lane share."""
     return job.loader, job.decode, job.settings.antialias, job.cores
 
 
 FILE_PER_IMAGE = "image_folder_pil"
-"""The peer that is measured under throttles too: it is read through our storage layer."""
+"""The peer that is also measured under throttles, because it reads through our storage layer."""
 
 COUNTED = (
     "whole epochs in the middle of a stream that goes on over their edges, of every loader; neither its "
@@ -207,10 +207,10 @@ COUNTED = (
 
 
 def plan_jobs(config: ThroughputConfig) -> list[Job]:
-    """Every measurement of one repeat: as fast as it goes, at a model's speed, under each throttle.
+    """Return all jobs of one repeat: free-running, on one core, at a model's speed, under each throttle.
 
     Raises:
-        ConfigError: there is no such scan level, peer or `decode`.
+        ConfigError: a scan level, peer or `decode` does not exist.
     """
     ours = own_jobs(config)
     loaders = [*ours, *_present_peers(config)]
@@ -229,9 +229,9 @@ def _on_one_core(job: Job) -> Job:
 
 
 def absent_peers(config: ThroughputConfig) -> dict[str, str]:
-    """Peers that were asked for and cannot be measured, with the reason.
+    """Return the requested peers that cannot be measured, with the reason.
 
-    What another interpreter has is not looked up: there, a peer that is missing fails when it is opened.
+    With `peers_python` nothing is checked; a peer missing from that interpreter fails when it is opened.
     """
     if config.peers_python is not None:
         return {}
@@ -240,7 +240,7 @@ def absent_peers(config: ThroughputConfig) -> dict[str, str]:
 
 
 def copied_groups(config: ThroughputConfig) -> list[int]:
-    """Scan groups that static copies are made for: those measured, but for the whole image."""
+    """Return the scan groups to make static copies for: those measured, except the whole image."""
     scans = [scan_of(name) for name in config.scans]
     groups = sorted({scan.group for scan in scans if scan.encoding == "pcr" and scan.group < NUM_GROUPS})
     return groups if config.static_copies else []
@@ -252,7 +252,7 @@ def _present_peers(config: ThroughputConfig) -> list[Job]:
 
 
 def measure(config: ThroughputConfig) -> None:
-    """One interleaved run of everything that the configuration asks for, into `config.out`."""
+    """Measure everything that the configuration requests, interleaved, and write it to `config.out`."""
     jobs = plan_jobs(config)
     workers = config.loader.num_workers
     workspace, records = workspace_of(config)
@@ -280,7 +280,7 @@ def measure(config: ThroughputConfig) -> None:
 
 
 def workspace_of(config: ThroughputConfig) -> tuple[Workspace, Built]:
-    """The images and their records, made first if they are not there."""
+    """Return the workspace of the images and the entry of their records, which are built first if missing."""
     with counting_bar("records") as tell:
         return open_workspace(
             config.dataset,

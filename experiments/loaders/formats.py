@@ -1,4 +1,4 @@
-"""The same images in every format that is compared, each built once and its space and time noted."""
+"""The same images in every compared format, each built once, with its size and build time recorded."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ _SPLIT = "train"
 
 
 Build = Callable[[Path], tuple[float, float] | None]
-"""Writes a format into a folder; may return the (seconds, CPU seconds) that it took, if it knows better."""
+"""Writes a format into a folder; may return its own (seconds, CPU seconds) in place of the caller's."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Built:
-    """One format of all images on disk."""
+    """All images on disk in one format."""
 
     format: str
     num_images: int
@@ -47,35 +47,35 @@ class Built:
     num_bytes: int
     """Sum of the files' lengths."""
     build_s: float | None
-    """Wall-clock seconds that it took to make; None: it was there, or came with another format."""
+    """Wall-clock seconds of the build; None if it was resumed, or came with the dataset or another format."""
     build_cpu_s: float | None
 
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """A folder with a folder per format."""
+    """A folder with a subfolder per format."""
 
     folder: Path
     images: list[SourceImage]
-    """What every format holds: the dataset's training images that records can store."""
+    """Images of every format: the dataset's training images that records can store."""
 
     def format_folder(self, name: str) -> Path:
-        """Where a format lies."""
+        """Return the folder of a format."""
         return self.folder / name
 
     def files(self, name: str) -> list[Path]:
-        """Files of a format, links resolved."""
+        """Return the files of a format, with links resolved."""
         return list_files(self.format_folder(name))
 
 
 def open_workspace(
     config: DatasetConfig, work: Path, *, on_error: str, num_workers: int, progress: Progress
 ) -> tuple[Workspace, Built]:
-    """Open the dataset's workspace below `work`, and its records, made first if there are none.
+    """Open the dataset's workspace below `work` and its records, which are built first if missing.
 
     Raises:
-        ConfigError, DatasetError: as `open_dataset` raises them.
-        ImageError, RecordError, StorageError: as `encode_split` raises them.
+        ConfigError, DatasetError: as `open_dataset`; ConfigError also if files hold several images each.
+        ImageError, RecordError, StorageError: as `encode_split`.
     """
     dataset = open_dataset(config)
     if any(sample.packed is not None for sample in dataset.train):
@@ -112,7 +112,7 @@ def open_workspace(
 
 
 def build_format(workspace: Workspace, name: str, process: LoaderProcess) -> Built:
-    """Build a peer's format in its loader's process, unless it is there.
+    """Build a peer's format in its loader's process, unless it exists.
 
     Raises:
         LoaderError: it cannot be built.
@@ -129,7 +129,7 @@ def build_format(workspace: Workspace, name: str, process: LoaderProcess) -> Bui
 
 
 def build_once(workspace: Workspace, name: str, build: Build) -> Built:
-    """Build a format in a new folder, unless it is there; what is returned was noted when it was built."""
+    """Build a format in a new folder, unless it exists; return what was recorded when it was built."""
     return _build_once(workspace.folder, name, len(workspace.images), build)
 
 
@@ -140,7 +140,7 @@ def _build_once(parent: Path, name: str, num_images: int, build: Build) -> Built
     if name != OURS:
         shutil.rmtree(folder, ignore_errors=True)
     make_folder(folder)
-    # An encode that was stopped continues: what remains of it says nothing about the whole.
+    # A stopped encode continues, and the time of the rest is not that of the whole.
     is_whole = not any(folder.iterdir())
     started_s, started_cpu_s = time.perf_counter(), own_cpu_s()
     seconds = build(folder) or (time.perf_counter() - started_s, own_cpu_s() - started_cpu_s)
@@ -158,7 +158,7 @@ def _build_once(parent: Path, name: str, num_images: int, build: Build) -> Built
 
 
 def original_files(workspace: Workspace) -> Built:
-    """The JPEG files that the dataset came as."""
+    """Return the entry of the dataset's original JPEG files."""
     num_bytes = sum(Path(image.path).stat().st_size for image in workspace.images)
     num = len(workspace.images)
     return Built(
@@ -167,7 +167,7 @@ def original_files(workspace: Workspace) -> Built:
 
 
 def by_encoding(workspace: Workspace, records: Built) -> list[Built]:
-    """Both encodings of the records. They are written in one go: its time is given as that of `pcr`."""
+    """Return both encodings of the records. One build writes both; its time is reported for `pcr`."""
     formats = []
     for encoding in ENCODINGS:
         files = list_files(workspace.format_folder(OURS) / encoding)
@@ -178,7 +178,7 @@ def by_encoding(workspace: Workspace, records: Built) -> list[Built]:
 
 
 def list_files(folder: Path) -> list[Path]:
-    """All files below a folder, sorted; links are followed to the files that they point to."""
+    """Return all files below a folder, sorted, with links resolved to their targets."""
     return sorted(path.resolve() for path in folder.rglob("*") if path.is_file())
 
 
@@ -196,10 +196,10 @@ _SAMPLE_IMAGES = 32
 
 
 def build_copies(workspace: Workspace, groups: Sequence[int], num_workers: int) -> list[Built]:
-    """A copy of all images as large as each scan group, and a line for all of them together.
+    """Build a copy of all images about as large as each scan group; return an entry for each, and a total.
 
-    The last line, `files_and_copies`, is what gives the choice that one set of progressive records gives: the
-    original files and every copy.
+    The total, `files_and_copies`, counts the original files and every copy: together they offer the same
+    choice as one set of progressive records.
     """
     index = RecordSet(LocalStorage(workspace.format_folder(OURS)), "pcr").index
     copies = []
@@ -228,9 +228,9 @@ def _together(files: Built, copies: Sequence[Built]) -> Built:
 
 
 def quality_for(images: Sequence[SourceImage], mean_bytes: float) -> int:
-    """The JPEG quality (1..95) whose copies come nearest to `mean_bytes` from below; else 1.
+    """Return the highest JPEG quality (1..95) whose copies have at most `mean_bytes` on average; else 1.
 
-    Looked for on 32 images, spread evenly.
+    The search uses 32 images, spread evenly.
     """
     places = spread_evenly(len(images), min(_SAMPLE_IMAGES, len(images)))
     sample = [Path(images[place].path).read_bytes() for place in places]
@@ -243,7 +243,7 @@ def quality_for(images: Sequence[SourceImage], mean_bytes: float) -> int:
 
 
 def _build_copy(images: Sequence[SourceImage], quality: int, num_workers: int, folder: Path) -> None:
-    """Write every image again at a quality, by Pillow with its other settings as they come."""
+    """Re-encode every image at a quality with Pillow, whose other settings keep their defaults."""
 
     def write(numbered: tuple[int, SourceImage]) -> None:
         number, image = numbered
@@ -254,7 +254,7 @@ def _build_copy(images: Sequence[SourceImage], quality: int, num_workers: int, f
 
 
 def reencode(jpeg: bytes, quality: int) -> bytes:
-    """The image as a baseline JPEG of a quality; its metadata is left out."""
+    """Return the image as a baseline JPEG of the given quality, without its metadata."""
     out = io.BytesIO()
     with Image.open(io.BytesIO(jpeg)) as image:
         image.save(out, "JPEG", quality=quality)

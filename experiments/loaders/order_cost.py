@@ -1,7 +1,7 @@
-"""What the order of an epoch and the index of records take, by the number of images: CPU seconds and memory.
+"""CPU seconds and memory of the order of an epoch and of the index of records, by the number of images.
 
-Each size is measured in a process of its own, whose peak of resident memory is what it took. An order is that
-of one process that has all lanes, laid out as the batches of an epoch use it.
+Each is measured in a process of its own, by the growth of its peak resident memory. The order is that of one
+process with all lanes, laid out as the batches of an epoch use it.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ IMAGES_PER_RECORD = 1024
 NUM_LANES = 8
 BATCH_SIZE = 256
 MAX_ORDER_IMAGES = 1_000_000_000
-"""Orders of more are not made: this one takes ten minutes."""
+"""Orders of more images are not measured: this size takes ten minutes."""
 Row = dict[str, Any]
 
 
 def measure(num_images: int) -> list[Row]:
-    """What the order and the index of so many images take; each is measured in a process of its own."""
+    """Measure the order and the index of `num_images` images, each in a process of its own."""
     with TemporaryDirectory() as temporary:
         folder = Path(temporary)
         _in_its_own_process(write_index_of, num_images, folder)
@@ -60,7 +60,7 @@ def _measured(make: Callable[[Any], Row], of: Any) -> Row:
 
 
 def order_of_an_epoch(num_images: int) -> Row:
-    """Deal the records to lanes and lay out their samples in order, as a loader does through an epoch."""
+    """Deal the records to lanes and lay out their samples in order, as a loader does over an epoch."""
     began_s = time.process_time()
     sizes = record_sizes(num_images)
     lanes = EpochLanes(sizes, seed=0, epoch=0, num_lanes=NUM_LANES, window=1)
@@ -73,12 +73,12 @@ def order_of_an_epoch(num_images: int) -> Row:
 
 
 def parsed_index(folder: Path) -> Row:
-    """Read and parse the index.json of ten scan groups, and look at all its records."""
+    """Read and parse the index.json of ten scan groups, and access its sizes and its last record."""
     return _opened(lambda: parse_index((folder / INDEX_FILE).read_bytes(), INDEX_FILE), folder / INDEX_FILE)
 
 
 def index_by_table(folder: Path) -> Row:
-    """The same index by its table."""
+    """Open the same index from its table."""
     return _opened(lambda: read_index(LocalStorage(folder), ""), folder / TABLE_FILE)
 
 
@@ -91,7 +91,7 @@ def _opened(open_index: Callable[[], RecordIndex], file: Path) -> Row:
 
 
 def write_index_of(num_images: int, folder: Path) -> None:
-    """Write the index of so many images in ten scan groups, and its table if it is large."""
+    """Write the index of `num_images` images in ten scan groups, and its table if it is large."""
     ends = tuple(int(end) for end in np.linspace(10**7, 10**8, 10))
     entries = [
         RecordEntry(record_file(number), size, ends, 10**5)
@@ -112,13 +112,13 @@ def write_index_of(num_images: int, folder: Path) -> None:
 
 
 def record_sizes(num_images: int, images_per_record: int = IMAGES_PER_RECORD) -> list[int]:
-    """Images of each record, the last one being smaller."""
+    """Return the images of each record; the last may be smaller."""
     full, rest = divmod(num_images, images_per_record)
     return [images_per_record] * full + ([rest] if rest else [])
 
 
 def _shared_mib() -> float:
-    """Of resident memory, the pages of files, which processes share and the kernel may take back."""
+    """Return resident file pages in MiB, which processes share and the kernel may reclaim."""
     status = Path("/proc/self/status").read_text()
     return int(next(line for line in status.splitlines() if line.startswith("RssFile")).split()[1]) / 1024
 

@@ -1,4 +1,4 @@
-"""The page of a contest of loaders: its tables in Markdown, and its figures."""
+"""The page of a contest of loaders: tables in Markdown, and figures."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _ROOM_FOR_NOTES, _SHORT_NOTE = 0.85, 12
 
 
 def draw_loaders(summary: pd.DataFrame) -> Figure:
-    """All loaders without a limit, as fast as they go, and their ratio to ImageFolder (PIL)."""
+    """Draw free-running images/s of all loaders without limits, and their ratios to ImageFolder (PIL)."""
     lines = unlimited(free_running(summary))
     with style():
         figure, (ax,) = panels(1)
@@ -45,9 +45,9 @@ def draw_loaders(summary: pd.DataFrame) -> Figure:
 
 
 def draw_file_per_image(summary: pd.DataFrame) -> Figure:
-    """Throttles that charge per request: what one request per image costs, and one per record.
+    """Draw loaders under limits per request: one request per image against one per record.
 
-    One panel for each limit on latency or requests; there must be one.
+    One panel for each limit on latency or requests/s; there must be at least one.
     """
     charged = charged_per_request(summary)
     with style():
@@ -63,19 +63,19 @@ def draw_file_per_image(summary: pd.DataFrame) -> Figure:
 
 
 def charged_per_request(summary: pd.DataFrame) -> pd.DataFrame:
-    """The lines for `draw_file_per_image`: our loaders and the reference, where requests are charged for."""
+    """Return the lines for `draw_file_per_image`: our loaders and the reference under limits per request."""
     free = free_running(summary)
     charged = free[is_per_request(free)]
     return charged[charged["loader"].map(is_ours) | (charged["loader"] == REFERENCE)]
 
 
 def is_charged(summary: pd.DataFrame) -> bool:
-    """Whether there is anything for `draw_file_per_image`."""
+    """Return whether `draw_file_per_image` has anything to draw."""
     return bool(is_per_request(free_running(summary)).any())
 
 
 def _loader_bars(ax: Axes, lines: pd.DataFrame, notes: list[str]) -> None:
-    """Horizontal bars in the order of the lines, first on top."""
+    """Draw horizontal bars in the order of the lines, first on top."""
     for position, (row, beside) in enumerate(zip(lines.to_dict("records"), notes, strict=True)):
         color = level_called(row["loader"]).color if is_ours(row["loader"]) else PEER_COLOR
         ax.barh(position, row["images_per_s_median"], color=color, height=0.66)
@@ -100,7 +100,7 @@ def _ratio(row: dict) -> str:
 
 
 OURS = "baseline"
-"""The same bytes as the others read, in records."""
+"""The level of ours to compare peers with: records that store the original files unchanged."""
 
 _COLUMNS: dict[str, Callable[[Mapping[Any, Any]], str]] = {
     "baseline records, beside": lambda row: title_of(row["loader"]),
@@ -112,17 +112,17 @@ _COLUMNS: dict[str, Callable[[Mapping[Any, Any]], str]] = {
 
 
 def on_all_cores(summary: pd.DataFrame) -> pd.DataFrame:
-    """Lines of loaders that were not confined to some cores."""
+    """Return the lines of loaders that were not confined to some cores."""
     return summary[summary["cores"].isna()]
 
 
 def beside_to_markdown(rows: pd.DataFrame) -> str:
-    """A table with a line per peer; empty where there are no rows of baseline records or of peers.
+    """Return a table with a line per peer; empty without rows of baseline records or without peers.
 
-    Peers that filter stand beside ours with the resize filter, others beside ours without.
+    Peers that filter are compared with ours with the resize filter, others with ours without it.
 
     Args:
-        rows: `ROW_COLUMNS`, one per measurement.
+        rows: Columns `ROW_COLUMNS`, one row per measurement.
     """
     free = on_all_cores(unlimited(free_running(rows)))
     filters = [filter_of(*names) for names in zip(free["loader"], free["decode"], strict=True)]
@@ -147,7 +147,7 @@ _Columns = dict[str, Callable[[Mapping[Any, Any]], str]]
 
 
 def report_throughput(folder: str | Path) -> list[Path]:
-    """Write throughput_summary.csv, throughput.md and every figure that there is data for; returns all files.
+    """Write throughput_summary.csv, throughput.md and all figures with data; return the paths.
 
     Raises:
         RunError: the measurement in `folder` is missing or damaged.
@@ -170,7 +170,7 @@ def report_throughput(folder: str | Path) -> list[Path]:
 
 
 def to_markdown(measured: Throughput, summary: pd.DataFrame) -> str:
-    """Loaders without limits, under throttles, formats; absent loaders are listed with the reason."""
+    """Return the tables of loaders without limits, under throttles, and of formats; list absent loaders."""
     bounds, summary = _bounds(summary), on_all_cores(summary)
     loaders = _loaders(summary, measured.meta["settings"])
     beside = beside_to_markdown(measured.rows)
@@ -184,7 +184,7 @@ def to_markdown(measured: Throughput, summary: pd.DataFrame) -> str:
 
 
 def _loaders(summary: pd.DataFrame, settings: Mapping[str, Any]) -> str:
-    """Free-running lines, with the wait share of the same loader at the model's speed."""
+    """Return the table of free-running loaders, with the wait share of each at the model's speed."""
     lines = unlimited(summary)
     paced = lines[lines["model_images_per_s"].notna()]
     shares = paced.set_index(["loader", "decode"])["wait_share_median"].to_dict()
@@ -200,7 +200,7 @@ def _loaders(summary: pd.DataFrame, settings: Mapping[str, Any]) -> str:
 
 
 def _bounds(summary: pd.DataFrame) -> str:
-    """Ours beside what decoding and cropping alone give, and on fewer cores."""
+    """Return the table of ours against decoding and cropping alone, also on fewer cores."""
     lines = summary[summary["bound_images_per_s_median"].notna()]
     if not len(lines):
         return ""
@@ -208,7 +208,7 @@ def _bounds(summary: pd.DataFrame) -> str:
 
 
 def _never_limited(summary: pd.DataFrame, limited: pd.DataFrame) -> str:
-    """Loaders without a line under throttles, and why they have none."""
+    """List the loaders without a line under throttles, with the reason; empty if there are none."""
     missing = [name for name in summary["loader"].unique() if name not in set(limited["loader"])]
     titles = "; ".join(title_of(name) for name in missing)
     because = "they open their files past the storage layer that holds the throttle"
@@ -241,7 +241,7 @@ _LOADERS: _Columns = {
 }
 
 _COUNTED_BEFORE = "all from opening the loader to its last batch"
-"""Of measurements that do not say it."""
+"""For older measurements, which do not record it."""
 
 _WHAT_BOUNDS = (
     "The bound is what the workers' own code gives on files in memory, in as many processes, with nothing "

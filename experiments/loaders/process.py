@@ -1,6 +1,6 @@
-"""A fresh process per loader, so that imports, caches and memory of loaders do not mix.
+"""A fresh process per loader, so that loaders share no imports, caches or memory.
 
-It stays idle between measurements: requests are lines of JSON on its stdin, answers lines of JSON on its
+It is idle between measurements. Requests are lines of JSON on its stdin, and answers are lines of JSON on its
 stdout. Whatever libraries print goes to its stderr.
 """
 
@@ -28,30 +28,30 @@ from pcr_exp.system.process import end_with_parent
 
 
 class Arrival(NamedTuple):
-    """A batch came."""
+    """The arrival of a batch."""
 
     monotonic_s: float
-    """When it came, by the clock that all processes of the host share."""
+    """Time of arrival, by the clock that all processes of the host share."""
     num_before: int
-    """Images that had come before it."""
+    """Images that arrived before this batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Consumed:
-    """The images and seconds of one process until it was told to stop."""
+    """Images and CPU seconds of one process until its end time."""
 
     arrivals: list[Arrival]
     num_images: int
     cpu_s: float
-    """CPU seconds of the process and its workers, which have ended by then; opening the loader included."""
+    """CPU seconds of the process and its workers, which have ended. Opening the loader is included."""
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values; `from_json` reads them."""
+        """Return plain values, which `from_json` reads."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> Consumed:
-        """Read the text that `to_json` wrote."""
+        """Build the object from the values of `to_json`."""
         return cls(**{**values, "arrivals": [Arrival(*arrival) for arrival in values["arrivals"]]})
 
 
@@ -59,7 +59,7 @@ def consume(peer: Peer, folder: Path, job: Job, until_s: float) -> Consumed:
     """Take batches at the speed of the job's model until `until_s` of the monotonic clock.
 
     Raises:
-        LoaderError: the epochs ended before, or as `measure` raises it.
+        LoaderError: the epochs ended before `until_s`, or a batch failed `check`.
     """
     cpu_s = own_cpu_s()
     arrivals, num_images = [], 0
@@ -87,10 +87,10 @@ _LAST_LINES = 5
 
 
 class LoaderProcess:
-    """Measures one loader, and builds what it reads. A context manager that ends the process."""
+    """Context manager for a process that measures one loader and builds its format; ends the process."""
 
     def __init__(self, name: str, python: str | None = None) -> None:
-        """`name` is a loader's, for errors; `python` the interpreter, by default this one."""
+        """`name` is the loader's, for errors; `python` is the interpreter (default: the current one)."""
         self.name = name
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 (closed with the process)
         self._process = subprocess.Popen(
@@ -98,11 +98,11 @@ class LoaderProcess:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._stderr,
-            process_group=0,  # a loader's own workers are in it, and end with it
+            process_group=0,  # contains the loader's own workers, which end with it
         )
 
     def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """The answer to `{"do": "measure" | "bound" | "consume" | "build", ...}`; see `answer`.
+        """Return the answer to `{"do": "measure" | "bound" | "consume" | "build", ...}`; see `answer`.
 
         Raises:
             LoaderError: the loader failed, or its process died.
@@ -112,7 +112,7 @@ class LoaderProcess:
             self._process.stdin.write(json.dumps(request).encode() + b"\n")
             self._process.stdin.flush()
         except BrokenPipeError:
-            pass  # it died: its stdout has ended too
+            pass  # it died, so its stdout has ended too
         line = self._process.stdout.readline()
         if not line:
             status = self._process.wait()
@@ -125,9 +125,9 @@ class LoaderProcess:
         return answered
 
     def close(self, *, at_once: bool = False) -> None:
-        """End the process, and what it started: at its own pace, then by force."""
+        """Close stdin to end the process. After 10 s, or directly with `at_once`, kill its process group."""
         assert self._process.stdin is not None and self._process.stdout is not None
-        with suppress(BrokenPipeError):  # it died, and what was asked last has not been sent
+        with suppress(BrokenPipeError):  # it died before the last request was sent
             self._process.stdin.close()
         try:
             self._process.wait(0 if at_once else _END_S)
@@ -141,7 +141,7 @@ class LoaderProcess:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        # Nobody will read what it is measuring. Ctrl-C does not reach it: it is in a group of its own.
+        # After an error nobody reads the result. Ctrl-C does not reach the process, in a group of its own.
         self.close(at_once=kind is not None)
 
     def _last_words(self) -> str:
@@ -151,8 +151,8 @@ class LoaderProcess:
 
 
 def answer(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Do what is asked: a measurement's values, what was consumed, or seconds that a build took."""
-    # Imported here, in the loader's own process, where their time is not measured.
+    """Carry out a request; return the values of a measurement, bound or consumption, or a build's seconds."""
+    # Imported here, in the loader's own process, before anything is timed.
     from experiments.loaders.peers.catalogue import SourceImage, absence, open_format, open_peer
 
     folder = Path(request["folder"])
@@ -179,15 +179,15 @@ def answer(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _confine(cores: int | None) -> None:
-    """Let this process and what it starts run on so many cores only (None: on all)."""
+    """Confine this process and its children to `cores` cores (None: all)."""
     if cores is not None:
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
 
 
 def main() -> None:
-    """Answer requests until stdin ends, or the process that asks has ended."""
+    """Answer requests until stdin or the requesting process ends."""
     end_with_parent(int(sys.argv[1]), lambda: os.killpg(0, signal.SIGKILL))
-    # Kept for answers; what libraries print must not be taken for one.
+    # Reserve stdout for answers, so that nothing that libraries print is taken for one.
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", buffering=1)
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     for line in sys.stdin:

@@ -1,9 +1,9 @@
-"""Many workers on one storage, simulated: the loader's own order, and reads that stand in line.
+"""Simulation of many workers on one storage: the loader's own order, and a queue of reads.
 
 Each worker (a training process) reads the records of its share in the order of `pcr_exp.loading`, as far
-ahead as the loader does, and all take their updates together. Storage serves one read after the other: the
-bytes at its bandwidth, and no more requests a second than it takes; its latency comes on top, for all reads
-at once. Decoding and training take a worker a fixed time for each batch. Nothing sleeps, nothing is read.
+ahead as the loader does. All workers take their updates together. Storage serves one read after another, at
+its bandwidth and within its requests per second. Latency is added to each read, and overlaps between reads.
+Decoding and training take each worker a fixed time per batch. Nothing sleeps, and nothing is read.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ DEFAULT_LANES = 8
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """The storage, and what a worker is."""
+    """The storage, and the speed of a worker."""
 
     bandwidth_bytes_per_s: float
-    """Of the storage; all workers share it."""
+    """Bandwidth of the storage, which all workers share."""
     latency_s: float
     requests_per_s: float
-    """That storage serves, at most (infinity: no limit)."""
+    """Most requests that the storage serves per second (infinity: no limit)."""
     worker_images_per_s: float
-    """What one worker decodes and trains, from bytes that are there."""
+    """Images/s that one worker decodes and trains once their bytes have arrived."""
 
 
 @dataclass(frozen=True, slots=True)
 class Simulated:
-    """An epoch of all workers."""
+    """Result of a simulated epoch of all workers."""
 
     num_images: int
     seconds: float
@@ -45,27 +45,27 @@ class Simulated:
     bytes_read: float
     num_reads: int
     busy_s: float
-    """In which a worker worked; the rest it waited."""
+    """Seconds that each worker decoded and trained; for the rest of the epoch it waited."""
 
     @property
     def images_per_s(self) -> float:
-        """Of all workers together."""
+        """Images/s of all workers together."""
         return self.num_images / self.seconds
 
 
 @dataclass(frozen=True, slots=True)
 class Reads:
-    """What all workers read in an epoch, in the order in which storage is asked. Arrays are int64 [R]."""
+    """The reads of all workers in an epoch, in the order of their requests. Arrays are int64 [R]."""
 
     issued: Ints
-    """The update at whose beginning each is asked for."""
+    """The update at whose start each read is requested."""
     needed: Ints
-    """The update that waits for it."""
+    """The update that waits for each read."""
     records: Ints
     num_updates: int
     num_images: int
     batch_size: int
-    """Images of one worker in an update."""
+    """Images per worker in an update."""
 
 
 def reads_of_an_epoch(
@@ -78,16 +78,16 @@ def reads_of_an_epoch(
     seed: int = 0,
     epoch: int = 0,
 ) -> Reads:
-    """Lay an epoch out for workers as the loader does.
+    """Lay out an epoch for all workers as the loader does.
 
     Args:
         record_sizes: Images of each record.
-        num_workers: Training processes; 8 lanes, or as many as there are workers.
-        batch_size: Images of a worker's batch.
+        num_workers: Training processes. There are 8 lanes, or one per worker if that is more.
+        batch_size: Images per batch of a worker.
         window: Records that a lane shuffles together (`loader.shuffle_records`).
-        records_ahead: Reads that a worker has under way or waiting beyond those in use.
-        seed: Of the order.
-        epoch: Of the order.
+        records_ahead: Reads that a worker has in flight or waiting, beyond those in use.
+        seed: Seed of the order.
+        epoch: Epoch of the order.
     """
     num_lanes = max(DEFAULT_LANES, num_workers)
     lanes = EpochLanes(record_sizes, seed=seed, epoch=epoch, num_lanes=num_lanes, window=window)
@@ -96,7 +96,7 @@ def reads_of_an_epoch(
     for worker in range(num_workers):
         order = epoch_order([SampleSequence.once(lanes.slot(worker, num_workers))], batch_size)
         first = order.first_use // batch_size
-        # A read is asked for when the update begins that first uses the one so far before it.
+        # A read is requested when the update starts that first uses the read `records_ahead` before it.
         at_once = np.zeros(min(records_ahead, len(first)), dtype=np.int64)
         issued.append(np.concatenate([at_once, first[:-records_ahead]]))
         needed.append(first)
@@ -104,7 +104,7 @@ def reads_of_an_epoch(
         places.append(np.arange(len(first)))
         num_updates = len(order.batches) - 1
     asked, waited, which, place = (np.concatenate(each) for each in (issued, needed, records, places))
-    turn = np.lexsort((place, asked))  # at one moment, workers take turns
+    turn = np.lexsort((place, asked))  # at the start of an update, workers take turns
     return Reads(asked[turn], waited[turn], which[turn], num_updates, sum(record_sizes), batch_size)
 
 
@@ -118,9 +118,9 @@ def simulate(
 
     Args:
         machine: Storage and workers.
-        reads: Of all workers.
-        record_bytes: [records], of the prefix that is read of each.
-        is_cached: [records], which of them a cache beside the workers holds: their reads cost nothing.
+        reads: Reads of all workers.
+        record_bytes: [records] bytes of the prefix that is read of each record.
+        is_cached: [records] whether a cache on the workers' side holds each record; its reads cost nothing.
     """
     cached = np.zeros(len(record_bytes), dtype=bool) if is_cached is None else is_cached
     from_storage = ~cached[reads.records]
@@ -144,11 +144,11 @@ def _run(
     service_s: npt.NDArray[np.float64],
     from_storage: npt.NDArray[np.bool_],
 ) -> tuple[float, float]:
-    """The time at which the last update is over, and at which the first one has its batches."""
+    """Return the seconds until the last update is over, and until the first one has its batches."""
     bounds = np.searchsorted(reads.issued, np.arange(reads.num_updates + 1))
     update_s = reads.batch_size / machine.worker_images_per_s
     arrived_s = np.zeros(reads.num_updates)
-    """By update, when the last read that it waits for is there."""
+    """By update, the time at which the last read that it waits for arrives."""
     now_s = free_s = first_s = 0.0
     for update in range(reads.num_updates):
         asked = slice(bounds[update], bounds[update + 1])
@@ -164,5 +164,5 @@ def _run(
 
 
 def never_evicted(record_bytes: npt.NDArray[np.float64], cache_bytes: float) -> npt.NDArray[np.bool_]:
-    """Which records a cache holds that keeps what came first, from the second epoch on; [records]."""
+    """Return bool [records]: those that a cache without eviction holds from the second epoch on."""
     return np.cumsum(record_bytes) <= (cache_bytes if math.isfinite(cache_bytes) else np.inf)

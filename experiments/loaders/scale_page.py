@@ -1,10 +1,10 @@
-"""Scale: 1 to 1,024 workers on one storage, simulated beside the planner's formula; what an order costs.
+"""Scale: 1 to 1,024 workers on one storage, simulated and by the planner's formula; the cost of an order.
 
     python -m experiments.loaders.scale_page                       # the simulation and its figure
-    python -m experiments.loaders.scale_page 1000000 10000000      # and the cost of so many images, measured
+    python -m experiments.loaders.scale_page 1000000 10000000      # also measure the cost for these sizes
 
 The formula is min(workers x a worker's images/s, bandwidth / bytes per image, requests/s x images per read).
-It knows nothing of how an epoch begins and ends, or of records that several workers read for a part of them.
+It ignores the start and end of an epoch, and records that several workers read to use a part of each.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from pcr_exp.system import MIB
 
 WORKERS = [2**power for power in range(11)]
 IMAGE_BYTES = {1: 6600, 2: 15400, 5: 49800, 10: 107900}
-"""Means of 1,000 native ImageNet images, as in configs/plan/paper_cluster.yaml."""
+"""Mean bytes by scan group of 1,000 native ImageNet images, as in configs/plan/paper_cluster.yaml."""
 NUM_IMAGES, IMAGES_PER_RECORD, SMALL_RECORD = 1_281_167, 1024, 64
 BATCH_SIZE, RECORDS_AHEAD = 32, 4
 STORAGES = {
@@ -45,7 +45,7 @@ SIMULATED, COST = "simulated", "order_cost"
 
 
 def simulated_table(workers: Sequence[int] = WORKERS, num_images: int = NUM_IMAGES) -> pd.DataFrame:
-    """A row for each storage, size of records, scan group, share in a cache and number of workers."""
+    """Return a row for each storage, record size, scan group, cached share and number of workers."""
     order = ["storage", "images_per_record", "group", "cached_share", "num_workers"]
     return pd.DataFrame(_rows(workers, num_images)).sort_values(order, ignore_index=True)
 
@@ -94,7 +94,7 @@ def _cell(
 
 
 def draw_simulated(rows: pd.DataFrame) -> Figure:
-    """A panel per storage and size of records: images/s over workers; lines are the formula."""
+    """Draw images/s against workers, with a panel per storage and record size; lines are the formula."""
     rows = rows[rows["cached_share"] == 0]
     with style():
         groups = list(rows.groupby(["storage", "images_per_record"], sort=False))
@@ -124,7 +124,7 @@ def draw_simulated(rows: pd.DataFrame) -> Figure:
 
 
 def draw_cost(rows: pd.DataFrame) -> Figure:
-    """Memory and CPU seconds over the number of images, as measured."""
+    """Draw measured memory and CPU seconds against the number of images."""
     with style():
         figure = new_figure(7.0, 3.2)
         axes = figure.subplots(1, 2)
@@ -144,13 +144,13 @@ def draw_cost(rows: pd.DataFrame) -> Figure:
 
 
 def redraw_scale(folder: Path, out: Path) -> None:
-    """Draw the committed tables of a folder again."""
+    """Redraw the figures from a folder's committed tables."""
     for name in (SIMULATED, COST):
         _save(pd.read_csv(folder / f"{name}.csv"), name, folder, out)
 
 
 def _save(rows: pd.DataFrame, name: str, folder: Path, out: Path) -> None:
-    """Draw a table of `folder`, with the hardware that made_by.yaml names."""
+    """Draw a table of `folder` into `out`, with the hardware that made_by.yaml names."""
     if name == SIMULATED:
         caption = Caption(
             shows="Images/s over workers that share one storage",

@@ -1,1 +1,1 @@
-"""What the PCR paper measured: time to a target, accuracy by quality, scan scripts, the throughput model."""
+"""Measurements of the PCR paper: time to a target, accuracy by quality, scan scripts, throughput model."""

@@ -1,4 +1,4 @@
-"""What a task tolerates: final accuracy against image quality, as a table, lines and a figure."""
+"""Tolerance of a task: final accuracy against image quality, as a table, lines and a figure."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ FIT_COLUMNS = [
     *("num_points", "num_levels", "num_seeds", "no_line"),
 ]
 ALL_SCANS = "all scans"
-"""The level of the baseline and of the last scan group: their pixels are the same."""
+"""Level of the baseline and of the last scan group, whose pixels are the same."""
 LEAST_SPAN_TOP1 = 0.10
 LEAST_LEVELS = 5
-"""Fewer levels of quality than this have no line: three or four lie on one too easily."""
+"""Minimum number of quality levels for a line; three or four lie on one too easily."""
 BENT = 0.05
-"""A parabola that fits so much better that chance would do it in fewer cases: then there is no line."""
+"""Significance level of the bend test. Below it a parabola fits so much better that there is no line."""
 
 
 def tolerance_points(runs: pd.DataFrame) -> pd.DataFrame:
-    """One row of POINT_COLUMNS per seed and level of quality, of `run_frame`'s runs whose quality is known.
+    """Return a row of POINT_COLUMNS per seed and quality level, for runs of `run_frame` whose quality is known.
 
-    The baseline and the last scan group show the same pixels: of one seed they are one point, ALL_SCANS, at
-    their mean accuracy. So are runs of one seed that differ in workers or hardware alone.
+    The baseline and the last scan group show the same pixels. For each seed they are one point, ALL_SCANS, at
+    their mean accuracy. Runs of one seed that differ only in workers or hardware are merged too.
     """
     known = runs[runs["ms_ssim"].notna()]
     if known.empty:
@@ -65,10 +65,10 @@ def tolerance_points(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def tolerance_fits(points: pd.DataFrame) -> pd.DataFrame:
-    """One row of FIT_COLUMNS per GROUP_KEYS: final_score = slope x MS-SSIM + intercept, if there is a line.
+    """Return a row of FIT_COLUMNS per GROUP_KEYS: final_score = slope x MS-SSIM + intercept, if there is a line.
 
-    As `line_through` the means of levels over seeds: score (0..1) per unit of MS-SSIM, with half of its 95 %
-    interval. `no_line` says why there is none, and then the numbers are NaN: too few levels, or they bend.
+    `line_through` fits the means of levels over seeds. The slope is score (0..1) per unit of MS-SSIM, with half
+    of its 95 % interval. With too few levels, or if they bend, `no_line` gives the reason and numbers are NaN.
     """
     rows = []
     for key, part in points.groupby(GROUP_KEYS, sort=True):
@@ -85,11 +85,11 @@ def tolerance_fits(points: pd.DataFrame) -> pd.DataFrame:
 
 
 def draw_accuracy_vs_mssim(points: pd.DataFrame) -> Figure:
-    """Final score against MS-SSIM of `tolerance_points`, one panel per dataset, label and model.
+    """Draw final score against MS-SSIM of `tolerance_points`, one panel per dataset, label and model.
 
-    Small: seeds; large: mean over the seeds of a level, with its 95 % interval if there are two; line: as
-    `tolerance_fits`, in words below the title, or why there is none. The baseline and the last scan group
-    have the same pixels, and are one point at MS-SSIM 1.
+    Small marks are seeds. Large ones are means over the seeds of a level, with the 95 % interval of two or more.
+    The line is from `tolerance_fits`; the subtitle describes it, or says why there is none. The baseline and the
+    last scan group have the same pixels, and are one point at MS-SSIM 1.
     """
     found = [
         (title, f"{subtitle}\n{_measured_on(rows)}\n{_fit_words(rows)}", rows)
@@ -148,7 +148,7 @@ def _name_of(rows: pd.DataFrame) -> str:
 
 
 def _fit_words(rows: pd.DataFrame) -> str:
-    """The line in words, or why there is none."""
+    """Describe the line, or why there is none."""
     (fit,) = tolerance_fits(rows).to_dict("records")
     if fit["no_line"]:
         return str(fit["no_line"])
@@ -159,7 +159,7 @@ def _fit_words(rows: pd.DataFrame) -> str:
 
 
 def _widen(ax: Axes) -> None:
-    """Show at least 10 points of accuracy: on a finer scale noise looks like a trend."""
+    """Show at least 10 points of accuracy, because noise looks like a trend on a finer scale."""
     low, high = ax.get_ylim()
     missing = max(0.0, LEAST_SPAN_TOP1 - (high - low))
     ax.set_ylim(low - missing / 2, high + missing / 2)
@@ -167,23 +167,23 @@ def _widen(ax: Axes) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """y = slope x x + intercept, with what is known of the slope."""
+    """y = slope x x + intercept, with the uncertainty of the slope."""
 
     slope: float
     intercept: float
     slope_ci95: float
     """Half of the slope's 95 % interval."""
     r: float
-    """Pearson's; NaN where all y are alike."""
+    """Pearson's correlation; NaN if all y are equal."""
     bend_p: float
-    """How often levels on a line would seem to bend as much: the F test of a parabola's third coefficient."""
+    """p-value of the F test for a parabola's quadratic coefficient, if the levels lay on a line."""
 
 
 def line_through(levels: pd.DataFrame, x: str, y: str) -> Line | None:
-    """Least squares through the means of levels, one point each; None for fewer than LEAST_LEVELS.
+    """Fit a least-squares line through the means of levels, one point each; None for fewer than LEAST_LEVELS.
 
-    The slope's interval is Student's t over the levels' distances from the line (levels - 2 degrees of
-    freedom): what is uncertain is whether it is a line, and more seeds of the same levels do not tell.
+    The slope's interval is Student's t over the levels' distances from the line (levels - 2 degrees of freedom).
+    The uncertainty is whether it is a line at all, which more seeds of the same levels cannot settle.
     """
     if levels[x].nunique() < LEAST_LEVELS:
         return None
@@ -201,13 +201,13 @@ def _bend_p(xs: NDArray[np.float64], ys: NDArray[np.float64]) -> float:
         for degree in (1, 2)
     )
     if straight <= 1e-12 * max(float(np.ptp(ys)) ** 2, 1e-12):
-        return 1.0  # a line to the last digits
+        return 1.0  # a line, except for rounding
     freedom = len(xs) - 3
     return float(stats.f.sf((straight - bent) / max(bent / freedom, 1e-300), 1, freedom))
 
 
 def write_accuracy_vs_mssim(output: Output) -> None:
-    """Write accuracy_vs_mssim_fits.csv and the figure; nothing where fewer than two qualities are known."""
+    """Write accuracy_vs_mssim_fits.csv and the figure, if at least two qualities are known."""
     points = tolerance_points(output.frame)
     if points["ms_ssim"].nunique() >= 2:
         output.table("accuracy_vs_mssim_fits", tolerance_fits(points))

@@ -1,6 +1,7 @@
-"""As many bytes in other ways: fewer images, fewer epochs, fewer scans of all images, or a mixture of scans.
+"""Equal numbers of bytes, read as fewer images, fewer epochs, fewer scans of all images or a mixture of scans.
 
-Nothing of it is in the paper, which compares trainings of as many epochs; whoever pays for reading asks it.
+The paper does not cover this, since it compares trainings with equal epochs. It matters where
+reading is the cost.
 """
 
 from __future__ import annotations
@@ -38,9 +39,9 @@ COMPARED = (
     *("training.epochs", "training.eval_every_epochs", "training.warmup_epochs"),
 )
 BUDGETS = (0.5, 0.25)
-"""Shares of the bytes that the whole training of the original images reads."""
+"""Byte budgets, as shares of the bytes that a whole training on the original images reads."""
 NEAR = 0.12
-"""A way is of a budget if its bytes differ from it by at most this share."""
+"""Maximum relative difference between the bytes of a way and its budget."""
 COLUMNS = [
     *(*PANEL_KEYS, "budget", "way", "scan", "n", "epochs", "num_train", "headline"),
     *("bytes_share", "read_bytes_mean", "score_mean", "score_min", "score_max", *DIFFERENCE),
@@ -48,12 +49,12 @@ COLUMNS = [
 
 
 def equal_bytes_table(frame: pd.DataFrame) -> pd.DataFrame:
-    """COLUMNS of `run_frame`: a row per way of each budget and metric, beside whole trainings at baseline.
+    """Return COLUMNS of `run_frame`: a row per way of each budget and metric, and per whole training at baseline.
 
-    Whole are runs of the most epochs on the most images; `budget` 1 is theirs. `bytes_share`: mean record
-    bytes of n runs over the whole training's. `difference_*`: the last score in full less the whole
-    training's, of the same seed and fold. Metrics (`headline`): the one that runs are judged by, and the
-    others that all their evaluations have. Empty unless a budget has two ways.
+    Whole trainings are those with the most epochs on the most images; their `budget` is 1. `bytes_share` is the
+    mean record bytes of n runs over the whole training's. `difference_*` is the last score at full fidelity minus
+    the whole training's of the same seed and fold. Metrics (`headline`) are the primary one and the others that
+    all evaluations have. The table is empty unless a budget has two ways.
     """
     metrics = (None, *other_metrics(frame))
     table = pd.concat([_of_metric(frame, metric) for metric in metrics], ignore_index=True)
@@ -102,7 +103,7 @@ def _columns_of_run(run: Mapping[Any, Any], metric: str | None) -> dict[str, Any
 
 
 def _mixed(scan: Mapping[str, Any]) -> str:
-    """`72 % at group 2, 28 % at group 5` of a mixture; of other scan levels nothing, whose label is short."""
+    """Describe a mixture, as `72 % at group 2, 28 % at group 5`; empty for other levels, whose label is short."""
     if scan["name"] != "mixture":
         return ""
     shares = probabilities(scan["candidates"], scan["group"], scan["weights"])
@@ -135,7 +136,7 @@ def _row(alike: pd.DataFrame) -> dict[str, Any]:
 
 
 def write_equal_bytes(output: Output) -> None:
-    """Write equal_bytes.{csv,md} and draw `equal_bytes`; nothing unless a budget has two ways."""
+    """Write equal_bytes.{csv,md} and the figure `equal_bytes`, if a budget has two ways."""
     table = equal_bytes_table(output.frame)
     if len(table):
         output.table("equal_bytes", table, equal_bytes_to_markdown(table))
@@ -145,7 +146,7 @@ def write_equal_bytes(output: Output) -> None:
 
 
 def equal_bytes_to_markdown(table: pd.DataFrame) -> str:
-    """A table per setting: budgets, and the ways of each, by every metric."""
+    """Return a table per setting: the ways of each budget, by every metric."""
 
     def facts(group: Mapping[str, Any], rows: pd.DataFrame) -> str:
         return (
@@ -183,9 +184,9 @@ def _difference(by_way: Mapping[str, Mapping[Any, Any]], notes: Footnotes) -> Ce
 
 
 def draw_equal_bytes(table: pd.DataFrame) -> Figure:
-    """Points against the whole training with 95 % intervals: a line a way.
+    """Draw points against the whole training with 95 % intervals, one line per way.
 
-    A row of panels per setting and budget, a panel of it per metric.
+    Each setting and budget has a row of panels, with a panel per metric.
     """
     less = table[table["budget"] < 1]
     budgets = [rows for _, rows in less.groupby([*PANEL_KEYS, "budget"], sort=False)]

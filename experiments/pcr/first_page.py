@@ -1,6 +1,6 @@
-"""The figure of the README: one image at three scan groups, and beside it accuracy and images/s over bytes.
+"""The README's figure: one image at three scan groups, with accuracy and images/s over bytes.
 
-It follows from committed files: summaries of trainings, a measurement of the loader, a photograph of
+It is drawn from committed files (summaries of trainings, a measurement of the loader) and a photograph of
 scikit-image.
 """
 
@@ -26,21 +26,21 @@ NAME = "first_page"
 PHOTOGRAPH = "astronaut"
 GROUPS = (1, 5, 10)
 TRAINED = (1, 2, 5)
-"""The groups that every task was trained at."""
+"""Groups at which every task was trained."""
 SHOWN = (slice(0, 340), slice(104, 344))
-"""Rows and columns of the photograph."""
+"""Rows and columns of the photograph that are shown."""
 TRAININGS = {
     "finetuning/ham10000_folds/deployment_top1.csv": "skin lesions (HAM10000)",
     "finetuning/cars/deployment.csv": "car models",
     "finetuning/celebahq/deployment.csv": "smiles (CelebA, 89 x 109 px)",
     "from_scratch/imagenet_13394/deployment.csv": "ten ImageNet classes",
 }
-"""By file below results/, all by top-1: the name of the line."""
+"""Name of the line, by file below results/; all are by top-1."""
 LOADERS = {
     "from 4.8 MiB/s": ("throttled", "4.76837 MiB/s", "scaled"),
     "from the page cache": ("beside", "unlimited", "scaled, filtered"),
 }
-"""By line: the folder below results/throughput, and the storage and decode mode of its rows."""
+"""By line: folder below results/throughput, and storage and decode mode of its rows."""
 COLUMNS = ["panel", "line", "group", "n", "image_bytes", "bytes_share", "value", "low", "high"]
 _IMAGE, _ACCURACY, _SPEED = "image", "accuracy", "images_per_s"
 _BASELINE = "baseline"
@@ -48,10 +48,10 @@ _DASHES = ("solid", "dashed", "dashdot")
 
 
 def first_page_rows(results: Path) -> pd.DataFrame:
-    """COLUMNS: what the figure draws; group 0 is the baseline.
+    """Return the data of the figure as COLUMNS; group 0 is the baseline.
 
-    `value` is MS-SSIM of the photograph, points of accuracy lost or won against the baseline with their 95 %
-    interval, or images/s over the baseline's, from the slowest to the fastest repeat.
+    `value` is the photograph's MS-SSIM, points of accuracy against the baseline with their 95 % interval, or
+    images/s over the baseline's median, from the slowest to the fastest repeat.
     """
     tour = tour_scans(to_progressive(read_jpeg(PHOTOGRAPH)), GROUPS)
     parts = [
@@ -88,7 +88,7 @@ def _over_baseline(rows: pd.DataFrame, panel: str, line: str, scan: pd.Series[st
 
 
 def draw_first_page(rows: pd.DataFrame) -> Figure:
-    """The images of GROUPS, then the two panels, side by side."""
+    """Draw the images of GROUPS and the two panels, side by side."""
     tour = tour_scans(to_progressive(read_jpeg(PHOTOGRAPH)), GROUPS)
     with style():
         figure = new_figure(13.2, 3.5)
@@ -153,7 +153,7 @@ def _bytes_axis(ax: Axes) -> None:
 
 
 def write_first_page(results: Path, out: Path) -> list[Path]:
-    """Draw `first_page` from the files below `results`; returns what was written."""
+    """Draw `first_page` from the files below `results`. Return the paths of the files written."""
     rows = first_page_rows(results)
     caption = Caption(
         shows="Fewer bytes of each image: how it looks, what a network learns, how fast it is read",

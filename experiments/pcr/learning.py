@@ -1,7 +1,7 @@
-"""How a baseline's learning rate and crop scale were chosen, the target that follows, and tests in full.
+"""The search for a baseline's learning rate and crop scale, the resulting target, and tests of final models.
 
-Only runs of `scan=baseline` that were evaluated on the `tune` split count: what is chosen by is never what is
-reported.
+The search uses only runs of `scan=baseline` that were evaluated on the `tune` split. So no score that is
+reported was used to choose.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ from pcr_exp.analysis.tables import (
 )
 
 MARGIN = 0.02
-"""A target is the chosen baseline's score less this share."""
+"""A target is the score of the chosen baseline minus this; 0.02 is 2 points."""
 
 GROUP_COLUMNS = ["dataset", "label", "model", "image_size_px"]
 
 _SEARCH = [*GROUP_COLUMNS, "headline", "epochs"]
-"""Columns that runs share which are one search."""
+"""Columns that the runs of one search share."""
 
 TUNED_COLUMNS = ["learning_rate", "crop_scale_min"]
 
@@ -59,11 +59,11 @@ FAIR_COLUMNS = [
 
 
 def fair_baseline_table(runs: pd.DataFrame) -> pd.DataFrame:
-    """FAIR_COLUMNS of `run_frame`: one row per task, input size, learning rate and crop scale.
+    """Return FAIR_COLUMNS of `run_frame`: one row per task, input size, learning rate and crop scale.
 
-    Scores and losses are of the finished model on the `tune` split, means over `n` seeds. `chosen` is the
-    setting with the highest score, of equal ones the one with the lower loss; `target_score`, its score less
-    MARGIN, is the target of the (dataset, label, model, input size) whatever else is compared.
+    Scores and losses are of the final model on the `tune` split, means over `n` seeds. `chosen` is the setting
+    with the highest score, and among equal ones with the lower loss. `target_score` is that score minus MARGIN.
+    It is the target of the (dataset, label, model, input size) in all comparisons.
     """
     found = [_row(run) for run in runs.to_dict("records") if _is_search(run)]
     if not found:
@@ -80,14 +80,14 @@ def fair_baseline_table(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def write_fair_baseline(output: Output) -> None:
-    """Write fair_baseline.csv and fair_baseline.md if there is a search among the runs."""
+    """Write fair_baseline.csv and fair_baseline.md, if the runs include a search."""
     table = fair_baseline_table(output.frame)
     if len(table):
         output.table("fair_baseline", table, fair_baseline_to_markdown(table))
 
 
 def fair_baseline_to_markdown(table: pd.DataFrame) -> str:
-    """A table per dataset, label, model and input size; the chosen setting is bold."""
+    """Return a table per dataset, label, model and input size, with the chosen setting in bold."""
     parts = []
     for keys, rows in table.groupby(_SEARCH, sort=True):
         dataset, label, model, size_px, _, _ = keys
@@ -113,7 +113,7 @@ def _bold(words: str, row: Any) -> str:
 
 
 def _is_search(run: Mapping[Any, Any]) -> bool:
-    split = run["config"]["training"].get("eval_split", "val")  # came later
+    split = run["config"]["training"].get("eval_split", "val")  # missing in old runs
     return bool(split == "tune" and run["encoding"] == "baseline")
 
 
@@ -139,12 +139,12 @@ DEPLOYMENT_COLUMNS = [
 
 
 def deployment_table(runs: pd.DataFrame, metric: str | None = None) -> pd.DataFrame:
-    """DEPLOYMENT_COLUMNS of `run_frame`: one row per setting, scan level and fidelity of the test.
+    """Return DEPLOYMENT_COLUMNS of `run_frame`: one row per setting, scan level and fidelity of the test.
 
-    By the metric that runs are judged by, or by another that their evaluations have.
+    The metric is the primary one, or another that the evaluations have.
 
-    `score_*` is of the finished model, over `n` seeds or folds; `difference_*` less the baseline's of the
-    same seed at full fidelity, with an interval over images as well where all runs kept predictions. Runs
+    `score_*` is of the final model, over `n` seeds or folds. `difference_*` is the score minus that of the same
+    seed's baseline at full fidelity. Its interval covers images too, if all runs saved predictions. Runs
     that were not evaluated at their own group are left out.
     """
     found = pd.DataFrame([row for run in runs.to_dict("records") for row in _rows(run, metric)])
@@ -176,9 +176,9 @@ def deployment_table(runs: pd.DataFrame, metric: str | None = None) -> pd.DataFr
 
 
 def write_deployment(output: Output) -> None:
-    """Write deployment.{csv,md} and draw `differences` of runs that were evaluated at their own group.
+    """Write deployment.{csv,md} and the figure `differences` of runs that were evaluated at their own group.
 
-    `deployment_<metric>.{csv,md}` have the same by other metrics.
+    `deployment_<metric>.{csv,md}` are the same tables by other metrics.
     """
     table = deployment_table(output.frame)
     if table.empty:
@@ -188,28 +188,28 @@ def write_deployment(output: Output) -> None:
     for metric in other_metrics(output.frame):
         by_metric = deployment_table(output.frame, metric)
         output.table(f"deployment_{metric}", by_metric, deployment_to_markdown(by_metric, words))
-    if len(compared(table)):  # a level stands beside a baseline
+    if len(compared(table)):  # a level has a baseline to compare with
         shows = "Accuracy lost or gained against the baseline"
         output.figure(DIFFERENCES, shows, table, draw_differences)
 
 
 def metric_of_file(stem: str) -> str | None:
-    """The metric that a file of `write_deployment` is by; None: the one that its runs are judged by."""
+    """Return the metric of a `write_deployment` file, from its stem; None: the primary metric of its runs."""
     table, _, metric = stem.partition("_")
     return metric if table == "deployment" and metric else None
 
 
 def other_metrics(runs: pd.DataFrame) -> list[str]:
-    """Metrics that every evaluation of some runs has beside the one that they are judged by."""
+    """Return the metrics besides the primary one that every run's last evaluation has."""
     evaluated = [evaluations_at("full", run["rows"]) for run in runs.to_dict("records")]
     last = [rows[-1] for rows in evaluated if rows]
     return [name for name in INFLUENCES if last and all(row.get(f"val_{name}") is not None for row in last)]
 
 
 def deployment_to_markdown(table: pd.DataFrame, words: Mapping[str, str] | None = None) -> str:
-    """A table per setting: scan levels in rows, both ways of testing in columns.
+    """Return a table per setting, with scan levels in rows and fidelities of the test in columns.
 
-    `words` as `distinguishing.setting_words` has them: they name settings in titles that would be alike.
+    `words`, from `distinguishing.setting_words`, name the settings in titles that would be alike.
     """
 
     def facts(group: Mapping[str, Any], rows: pd.DataFrame) -> str:
@@ -269,13 +269,13 @@ _WORDS = {
 _LOOKS = dict(zip(_WORDS, [(INK, "o"), *OTHER_LOOKS[:2]], strict=True))
 _WIDTH_IN, _LINE_IN, _AROUND_IN = 6.8, 0.42, 1.9
 _BESIDE = 0.18
-"""The share of a line's height between two ways of testing."""
+"""Half the distance between the marks of two fidelities, as a share of a line's height."""
 
 
 def draw_differences(table: pd.DataFrame) -> Figure:
-    """Points against the baseline tested in full: a panel per setting, a line per scan level.
+    """Draw points against the baseline tested in full: a panel per setting, a line per scan level.
 
-    A panel has a mark per fidelity of the test with its 95 % interval, where there is one.
+    A line has a mark per fidelity of the test, with its 95 % interval if there is one.
     """
     groups = [(title, rows) for title, _, rows in per_setting(compared(table), GROUP_KEYS)]
     heights = [_AROUND_IN + _LINE_IN * rows["scan"].nunique() for _, rows in groups]
@@ -290,7 +290,7 @@ def draw_differences(table: pd.DataFrame) -> Figure:
 
 
 def compared(table: pd.DataFrame) -> pd.DataFrame:
-    """The rows that have a difference to a baseline of the same seed; not the baseline's own."""
+    """Return the rows with a difference from a baseline of the same seed, without the baseline's own."""
     return table[table["difference_mean"].notna() & (table["encoding"] != "baseline")]
 
 

@@ -1,4 +1,4 @@
-"""The throughput model beside what was measured: rates of processes that share a storage, and runs' times."""
+"""Validation of the throughput model: rates of processes that share a storage, and the times of runs."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ ROW_COLUMNS = [
     *("image_bytes", "images_per_record"),
     *("images_per_s", "slowest_images_per_s", "num_images", "cpu_s_per_image"),
 ]
-"""`images_per_s` is of all processes together, in a steady state; `slowest_images_per_s` of the one that got
-least; `cpu_s_per_image` includes opening the loaders."""
+"""`images_per_s` is the steady rate of all processes together, `slowest_images_per_s` that of the slowest one.
+`cpu_s_per_image` includes opening the loaders."""
 REMEDY = "Measure into another folder (out=...), or delete this one."
 CASE = ["num_processes", "storage", "model_images_per_s", "scan"]
-"""What repeats of one cell share."""
+"""Columns in which the repeats of one cell agree."""
 RATE_TOLERANCE = 0.05
-"""The share by which a prediction may miss the measured rate: declared beforehand."""
+"""Maximum relative error of a predicted rate, declared beforehand."""
 _PRETENDED = "pretended"
 
 
 @dataclass(frozen=True, slots=True)
 class Validation:
-    """All that was measured into a folder."""
+    """All measurements in a folder."""
 
     rows: pd.DataFrame
     """ROW_COLUMNS."""
@@ -54,14 +54,14 @@ class Validation:
 
 
 _SAME = ("cpu", "num_cores", "kernel", "packages")
-"""What all repeats of a measurement must have run on."""
+"""Facts about the machine in which all repeats of a measurement must agree."""
 
 
 def add_validation(folder: str | Path, rows: pd.DataFrame, settings: Mapping[str, Any]) -> None:
-    """Add rows to those of the folder; their repeats are counted on. The json comes last.
+    """Add rows to those of a folder, with repeats numbered onwards. The JSON file is written last.
 
     Raises:
-        RunError: what is there was measured with other settings or on another machine, or is damaged.
+        RunError: earlier rows were measured with other settings or on another machine, or are damaged.
     """
     folder = Path(folder)
     ran_on = machine()
@@ -86,7 +86,7 @@ def add_validation(folder: str | Path, rows: pd.DataFrame, settings: Mapping[str
 
 
 def load_validation(folder: str | Path) -> Validation:
-    """What `add_validation` wrote.
+    """Load what `add_validation` wrote.
 
     Raises:
         RunError: there is none, or it is damaged or of another version.
@@ -100,11 +100,11 @@ def load_validation(folder: str | Path) -> Validation:
 
 
 def compare(rows: pd.DataFrame, num_cores: int) -> pd.DataFrame:
-    """One row per cell (CASE) of ROW_COLUMNS: predicted, measured (median, min, max, n), and the error.
+    """Return one row per cell (CASE) of ROW_COLUMNS: predicted, measured (median, min, max, n), and the error.
 
-    The prediction is that of `plan.predict` for as many workers as there are processes. What one process
-    decodes is measured: the cell of one process, no limit and no model, which is a prediction of itself and
-    therefore left out (`is_calibration`). More processes share the machine's cores, which decode at most
+    The prediction is from `plan.predict`, with one worker per process. The decoding rate of one process is
+    measured, in the cell with one process, no limit and no model. That cell predicts itself, and is marked by
+    `is_calibration` to be left out. More processes share the machine's cores, which decode at most
     num_cores / (CPU seconds per image of that cell). `error` is predicted / measured - 1.
 
     Raises:
@@ -145,7 +145,7 @@ def _is_calibration(rows: pd.DataFrame) -> pd.Series:
 
 
 def _calibrate(rows: pd.DataFrame, free: pd.Series) -> pd.DataFrame:
-    """images_per_s and cpu_s_per_image of one free process, medians, by scan."""
+    """Return median images_per_s and cpu_s_per_image of one process without limits, by scan."""
     missing = sorted(set(rows["scan"]) - set(rows.loc[free, "scan"]))
     if missing:
         raise RunError(
@@ -189,10 +189,10 @@ def _limit(value: float) -> float | None:
 
 
 REFERENCE_GROUP = 1
-"""The scan level whose runs tell what compute and decoding allow: storage limits it least."""
+"""Scan group whose runs show what compute and decoding allow, since storage limits it least."""
 
 TIME_TOLERANCE = 0.10
-"""The share by which a prediction may miss the measured time: declared beforehand."""
+"""Maximum relative error of a predicted time, declared beforehand."""
 
 TIME_COLUMNS = [
     *("run_id", *GROUP_KEYS, *LEVEL, "seed", "target_score", "headline", "mean_image_bytes"),
@@ -202,14 +202,13 @@ TIME_COLUMNS = [
 
 
 def predict_times(runs: pd.DataFrame) -> pd.DataFrame:
-    """TIME_COLUMNS of `run_frame`, a row per run that reached its target: predicted and measured seconds.
+    """Return TIME_COLUMNS of `run_frame`, a row per run that reached its target: predicted and measured seconds.
 
-    Seconds are train_s + wait_s. `epochs_to_accuracy` are the run's own. The rest of the prediction is its
-    bytes, its storage's bandwidth
-    and seeks, its shuffle window, and compute: images/s after the first train row of the REFERENCE_GROUP runs
-    of the same setting, the mean over their seeds. `error` is predicted / measured - 1. Runs of
-    REFERENCE_GROUP itself, settings without any or without a bandwidth, and runs whose seconds may not be
-    said, are left out.
+    Seconds are train_s + wait_s. `epochs_to_accuracy` are the run's own. The rest of the prediction uses its bytes,
+    its storage's bandwidth and seeks, its shuffle window, and compute. Compute is images/s after the first train
+    row of the REFERENCE_GROUP runs of the same setting, averaged over seeds. `error` is
+    predicted / measured - 1. Left out are runs of REFERENCE_GROUP itself, settings without any or without a
+    bandwidth, and runs whose timing is excluded.
     """
     rows = []
     for _, setting in runs[runs["timing_excluded_because"] == ""].groupby([*GROUP_KEYS, "timing"], sort=True):
@@ -223,7 +222,7 @@ def predict_times(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def steady_images_per_s(rows: Sequence[Mapping[str, Any]]) -> float:
-    """Images/s of training and waiting for data, from the first train row to the last row."""
+    """Return images/s over training and data wait, from the first train row to the last row."""
     first, last = next(row for row in rows if row["kind"] == "train"), rows[-1]
     busy_s = sum(last[key] - first[key] for key in ("train_s", "wait_s"))
     return (last["samples_seen"] - first["samples_seen"]) / busy_s
@@ -244,7 +243,7 @@ def _predict_time(run: Mapping[Any, Any], compute: float) -> dict[str, Any]:
     }
     rate, bound = images_per_s(limits)
     loader = config["loader"]
-    # The first batch has samples of all that is read side by side. These runs had one lane, and no such key.
+    # The first batch draws on the windows of all lanes. The validated runs had one lane and lack the key.
     at_first = loader.get("lanes", 1) * loader["shuffle_records"] * images_per_record
     start_s = fill_s(min(at_first, num_train), limits)
     predicted_s = time_to_accuracy_s(reached["epoch"], num_train, rate, start_s=start_s)

@@ -1,4 +1,4 @@
-"""Tables and figures of the throughput model held against measurements."""
+"""Tables and figures that compare the throughput model with measurements."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from pcr_exp.system.provenance import describe_code
 
 
 def draw_predicted_rates(cells: pd.DataFrame, tolerance: float) -> Figure:
-    """A panel per number of processes of `model_validation.compare`: the prediction's error by its images/s.
+    """Draw errors of `model_validation.compare` over predicted images/s, with a panel per number of processes.
 
     Point: error against the median of the measured rates; bar: against the largest and the smallest.
     """
@@ -75,7 +75,7 @@ def _draw_rates(ax: Axes, rows: pd.DataFrame, tolerance: float) -> None:
 
 
 def draw_predicted_times(times: pd.DataFrame, tolerance: float) -> Figure:
-    """One panel for all runs of `predicted_times.predict_times`; one point per run."""
+    """Draw one panel for all runs of `model_validation.predict_times`, with one point per run."""
     within = int((times["error"].abs() <= tolerance).sum())
     words = f"{within} of {len(times)} runs within {100 * tolerance:g} %; n = 1 each"
 
@@ -87,7 +87,7 @@ def draw_predicted_times(times: pd.DataFrame, tolerance: float) -> Figure:
 
 
 def _draw_errors(ax: Axes, rows: pd.DataFrame, x: str, tolerance: float) -> None:
-    """Points by scan level, and the band of `tolerance` about no error."""
+    """Draw points by scan level, and the band of `tolerance` around zero error."""
     ax.axhspan(-tolerance, tolerance, color=MUTED, alpha=0.18, linewidth=0)
     ax.axhline(0, color=MUTED, linewidth=1, zorder=1)
     handles = []
@@ -115,10 +115,10 @@ def _round_ticks(axis: Axis, low: float, high: float) -> None:
 
 
 def roofline_points(cells: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
-    """The cells of `model_validation.compare` at a bandwidth and a model's speed, with `bandwidth_mib_per_s`.
+    """Return the cells of `model_validation.compare` that have a bandwidth and a model, with `bandwidth_mib_per_s`.
 
-    `model_images_per_s` is of each process; all of them share the storage. `rows` are what was measured: they
-    say what limits each storage.
+    `model_images_per_s` is per process; all processes share the storage. `rows` are the measured rows, which
+    contain the limits of each storage.
     """
     only = rows[
         (rows["latency_ms"] == 0) & rows["requests_per_s"].isna() & rows["bandwidth_mib_per_s"].notna()
@@ -129,10 +129,10 @@ def roofline_points(cells: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def draw_measured_roofline(points: pd.DataFrame) -> Figure:
-    """A panel per bandwidth and number of processes of `roofline_points`, both axes logarithmic.
+    """Draw `roofline_points` with a panel per bandwidth and number of processes, on logarithmic axes.
 
-    Line: min(the model's speed, W / bytes), with its knee. Points: median of what was measured, bars: from
-    the smallest to the largest. Points below the line are held up by decoding.
+    Line: min(the model's speed, W / bytes), with its knee. Points: median of the measured rates; bars: smallest
+    to largest. Points below the line are limited by decoding.
     """
     with style():
         groups: list[tuple[Any, pd.DataFrame]] = list(
@@ -191,7 +191,7 @@ TABLE_FILE = "validation.md"
 
 
 def report_validation(folder: str | Path, runs_roots: Sequence[str]) -> list[Path]:
-    """Write validation.md and the figures of what `folder` holds; returns all files.
+    """Write validation.md and the figures of the measurements in `folder`. Return all files.
 
     With `runs_roots`: also predicted times to accuracy of the finished runs there.
 
@@ -242,7 +242,7 @@ def _caption(measured: Validation, shows: str, cells: pd.DataFrame) -> Caption:
 
 
 def rates_to_markdown(measured: Validation, cells: pd.DataFrame) -> str:
-    """How many cells each limit predicts well, then every cell."""
+    """Return how many cells are predicted within tolerance for each limit, then every cell."""
     meta, settings = measured.meta, measured.meta["settings"]
     commits = [found["git_sha"] and found["git_sha"][:8] for found in meta["measurements"]]
     dirty = any(found["git_dirty"] for found in meta["measurements"])
@@ -269,7 +269,7 @@ def rates_to_markdown(measured: Validation, cells: pd.DataFrame) -> str:
 
 
 def times_to_markdown(times: pd.DataFrame) -> str:
-    """How many runs are predicted well, then every run."""
+    """Return how many runs are predicted within tolerance, then every run."""
     columns = _SUMMARY | {"processes": lambda _: "1"}
     return (
         "\n\n".join(
@@ -290,7 +290,7 @@ def times_to_markdown(times: pd.DataFrame) -> str:
 
 
 def summarise(rows: pd.DataFrame, by: list[str], tolerance: float) -> pd.DataFrame:
-    """Per `by`: n, how many errors are within tolerance, median absolute error, and the largest."""
+    """Return, per `by` and over all rows: n, errors within tolerance, median and largest absolute error."""
     summary = []
     for key, part in [*rows.groupby(by, sort=True), (("all",) * len(by), rows)]:
         size = part["error"].abs()

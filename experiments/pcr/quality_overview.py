@@ -1,4 +1,4 @@
-"""Bytes and quality of scan groups, of several datasets in one figure."""
+"""Bytes and quality of scan groups, for several datasets in one figure."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ OVERVIEW_COLUMNS = ["dataset", "group", "n", "bytes_mean", "bytes_share", "ms_ss
 
 
 def quality_overview(quality_root: Path) -> pd.DataFrame:
-    """One row of OVERVIEW_COLUMNS per measurement and group; a measurement is called after its folder.
+    """Return a row of OVERVIEW_COLUMNS per measurement and group; measurements are named after their folders.
 
-    `bytes_share` is of the mean bytes at the highest group measured, 0..1.
+    `bytes_share` (0..1) is relative to the mean bytes at the highest group measured.
 
     Raises:
-        RunError: as `load_quality` raises it, or there is no measurement.
+        RunError: as `load_quality`, or there is no measurement.
     """
     folders = sorted(path.parent for path in quality_root.rglob(META_FILE))
     if not folders:
@@ -41,7 +41,7 @@ def quality_overview(quality_root: Path) -> pd.DataFrame:
 
 
 def draw_quality_overview(overview: pd.DataFrame) -> Figure:
-    """Mean MS-SSIM and the share of bytes per scan group: a line per dataset, at most MAX_DATASETS drawn."""
+    """Draw mean MS-SSIM and the share of bytes per scan group, for the first MAX_DATASETS datasets."""
     datasets = list(overview["dataset"].unique())[:MAX_DATASETS]
     with style():
         figure, (kept, cost) = panels(2)

@@ -1,4 +1,4 @@
-"""Several processes that read at the same time from one throttled storage, and what they get together."""
+"""Joint rates of several processes that read from one throttled storage at the same time."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ from pcr_exp.storage.throttle import Throttle
 from pcr_exp.system.progress import counting_bar
 
 _ENDLESS = 10**6
-"""Epochs; whoever consumes them stops at a time."""
+"""Number of epochs; the consumer stops at a set time."""
 
 
 def shared_jobs(config: ThroughputConfig) -> list[Job]:
-    """What any number of processes do together: as fast as they go, at a model's speed, under each throttle.
+    """Return the jobs for any number of processes: unpaced, at a model's speed, and at it under each throttle.
 
     Raises:
-        ConfigError: there is no such scan level or `decode`, or there is no model.
+        ConfigError: a scan level or `decode` does not exist, or there is no model.
     """
     if config.model_images_per_s is None:
         raise ConfigError(
@@ -50,27 +50,27 @@ def shared_jobs(config: ThroughputConfig) -> list[Job]:
 
 
 def window_images(config: ThroughputConfig) -> int:
-    """Images that storage has handed over with a whole number of records, and a whole number of batches."""
+    """Return the smallest number of images that fills whole shuffle windows and whole batches."""
     return lcm(config.batch_size, config.loader.shuffle_records * config.dataset.images_per_record)
 
 
 @dataclass(frozen=True, slots=True)
 class SharedRate:
-    """What some processes got together."""
+    """Joint rate of several processes."""
 
     images_per_s: float
     slowest_images_per_s: float
-    """What the process got that got least."""
+    """Rate of the slowest process."""
     num_images: int
-    """That were counted."""
+    """Number of images counted."""
     cpu_s_per_image: float
 
 
 class Readers:
-    """Processes that measure together. A context manager that ends them."""
+    """Processes that measure together. As a context manager, it ends them."""
 
     def __init__(self, folder: Path, count: int) -> None:
-        """`folder` holds the records that all of them read."""
+        """Start `count` processes that all read the records in `folder`."""
         self._folder = folder
         self._stack = ExitStack()
         self._processes = [
@@ -80,14 +80,14 @@ class Readers:
     def measure(
         self, job: Job, *, settle_s: float, measure_s: float, window_images: int, epoch_images: int
     ) -> SharedRate:
-        """Let all processes read by `job`, each in an order of its own, sharing its storage's limits.
+        """Run `job` in all processes, each with its own order of samples, sharing its storage's limits.
 
-        Counted is what comes in the last `measure_s` of `settle_s + measure_s`, in whole windows.
+        Only whole windows in the last `measure_s` of `settle_s + measure_s` are counted.
 
         Raises:
-            LoaderError: a loader failed, or too little came to count.
+            LoaderError: a loader failed, or too little arrived to count.
         """
-        # Kept until all have ended: who made a bucket removes it when its throttle goes.
+        # Keep the throttle until all have ended: once it is dropped, it removes the bucket that it made.
         throttle = Throttle.create(job.storage) if is_limited(job.storage) else None
         from_s = time.monotonic() + settle_s
         job = replace(job, bucket=None if throttle is None else str(throttle.path))
@@ -102,7 +102,7 @@ class Readers:
         return shared_rate(consumed, from_s, from_s + measure_s, window_images, epoch_images)
 
     def warm(self, job: Job) -> None:
-        """Let all processes import what they need, and begin once, however long that takes.
+        """Let all processes import what they need and start once, however long that takes.
 
         Raises:
             LoaderError: a loader failed.
@@ -124,11 +124,11 @@ class Readers:
 def shared_rate(
     consumed: Sequence[Consumed], from_s: float, to_s: float, window_images: int, epoch_images: int
 ) -> SharedRate:
-    """The sum of all processes' rates while all of them read, between `from_s` and `to_s`.
+    """Return the sum of all processes' rates between `from_s` and `to_s`, while all of them read.
 
-    Storage hands over whole records, so a rate is taken over whole windows, stretches of batches in which as
-    much is read as is consumed: in between, bursts would count for more or less than they took. Windows begin
-    anew with each epoch, whose last may be shorter.
+    Storage delivers whole records. A rate is therefore taken over whole windows, stretches of batches in which as
+    much is read as is consumed. Within a window, bursts would distort it. Windows restart with each epoch, whose
+    last one may be shorter.
 
     Raises:
         LoaderError: a process began fewer than two windows in that time.
@@ -160,7 +160,7 @@ def shared_rate(
 def validation_rows(
     config: ThroughputConfig, workspace: Workspace, progress: Callable[[int, int], None]
 ) -> Iterator[dict[str, Any]]:
-    """One row per repeat, number of processes and job, jobs in turn; `repeat` counts from 0.
+    """Yield a row per number of processes, repeat and job, with jobs interleaved; `repeat` counts from 0.
 
     Raises:
         ConfigError: as `shared_jobs`.
@@ -208,7 +208,7 @@ def _reads(indexes: dict[str, RecordIndex], loader: str) -> dict[str, float]:
 
 
 def validate(config: ThroughputConfig) -> None:
-    """Measure what processes get that share a storage, and add it to `config.out`."""
+    """Measure processes that share a storage, and add the rows to `config.out`."""
     workspace, _ = workspace_of(config)
     with counting_bar("measurements") as tell:
         rows = pd.DataFrame(validation_rows(config, workspace, tell))

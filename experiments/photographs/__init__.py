@@ -1,1 +1,1 @@
-"""Photographs that public repositories hold, laid in the layouts of their datasets; and what all sets are."""
+"""Photographs from public repositories in the layouts of their datasets, and checks of all sets."""

@@ -1,11 +1,11 @@
-"""Lay photographs of public repositories in the layouts of their datasets, and say what sets are.
+"""Lay out photographs of public repositories as their datasets are published, and check sets of images.
 
     python -m experiments.photographs lay cars car_dataset1.git /data/cars
     python -m experiments.photographs lay imagenet imagenette.git /data/imagenet
     python -m experiments.photographs lay ham10000 XLA.git /data/ham10000 --labels bounding-box-detection.git
     python -m experiments.photographs check cars=/data/cars imagenet=/data/imagenet --out results/datasets
 
-Nothing is downloaded: clones are given, bare or not. Photographs are never laid in the checkout.
+Nothing is downloaded: give clones, bare or not. Photographs are never written to the checkout.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from pcr_exp.system.atomic import make_folder
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Do what was typed; returns the exit code."""
+    """Run the command line. Return the exit code."""
     given = _parser().parse_args(arguments)
     try:
         if given.what == "lay":
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def report(found: Sequence[Found], out: Path | None) -> int:
-    """Say what was found, and write it to `out`; returns 1 if a file is bad."""
+    """Print what was found, and write it to `out` if given. Return 1 if a file is bad."""
     sets, expected = sets_table(found), expected_table(found)
     print(page_table(sets))
     others = expected[~expected["agrees"]]

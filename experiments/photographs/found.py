@@ -1,4 +1,4 @@
-"""What the images of a dataset are: every file is checked and measured, and tables say what was found."""
+"""Inventory of a dataset's images: every file is checked and measured, and tables show the results."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from pcr_exp.images.jpeg_quality import estimate_quality
 from pcr_exp.records.dataset_facts import describe_dataset, facts_of_files
 
 LABELS = {"cars": "model", "celebahq": "smiling", "ham10000": "dx", "imagenet": "wnid"}
-"""By kind of dataset, the label whose classes are counted."""
+"""Label whose classes are counted, by kind of dataset."""
 NUM_FOLDS = 5
 _SPLIT_SEED = 42
-"""The default of `dataset.split_seed`, by which folds are divided."""
+"""The default of `dataset.split_seed`, which decides the folds."""
 _BASELINE, _GREY = 0xC0, 1
 
 EXPECTED = Path(__file__).parents[2] / "results" / "datasets" / "expected.csv"
-"""Numbers that were known of the sets before they were laid: columns set, number and expected."""
+"""Numbers known of the sets before they were laid out: columns set, number and expected."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedImage:
-    """An image whose file was read and decoded whole."""
+    """An image whose file was read and fully decoded."""
 
     id: str
     split: str
@@ -52,23 +52,23 @@ class CheckedImage:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A set, as it was found."""
+    """A dataset, with the results of its check."""
 
     kind: str
     title: str
-    """What runs, titles and tables call it."""
+    """Its name in runs, titles and tables."""
     origin: Origin
-    """The origin of a set that `lay` did not lay: no repository, and nothing is left out."""
+    """Without a repository, and with nothing left out, if `lay` did not create the set."""
     images: list[CheckedImage]
     bad: list[str]
-    """Ids of files that are no baseline JPEG, or do not decode, with the reason."""
+    """Ids of files that are not baseline JPEG or do not decode, with the reason."""
 
 
 def find(kind: str, root: Path) -> Found:
-    """Read a dataset with its own reader, and check every file.
+    """Read a dataset with its own reader and check every file.
 
     Raises:
-        DatasetError: it is not laid out as its publisher does.
+        DatasetError: it does not have its publisher's layout.
     """
     schema, label = schemas("dataset")[kind], LABELS[kind]
     config = schema(name=kind, root=str(root), label=label, images_per_record=1, tune_fraction=0.0)
@@ -85,7 +85,7 @@ def find(kind: str, root: Path) -> Found:
 
 
 def check_image(split: str, sample: Sample, label: str) -> CheckedImage:
-    """Read and decode a file of the class `label`. Raises ImageError: it is no baseline JPEG, or damaged."""
+    """Read and decode a file of class `label`. Raises ImageError if it is damaged or not baseline JPEG."""
     content = sample.file.read_bytes()
     frame = read_frame(content)
     if frame.code != _BASELINE:
@@ -111,12 +111,12 @@ def check_image(split: str, sample: Sample, label: str) -> CheckedImage:
 
 
 def sets_table(found: Iterable[Found]) -> pd.DataFrame:
-    """One row per set: how many, how large, at which quality, and a hash of what it is."""
+    """Return a row per set: counts, sizes, JPEG quality, and a hash of its files and labels."""
     return pd.DataFrame([_set_row(one) for one in found])
 
 
 def classes_table(found: Iterable[Found]) -> pd.DataFrame:
-    """One row per class: images of train, and of val."""
+    """Return a row per class, with its numbers of train and val images."""
     rows = []
     for one in found:
         counts = Counter((image.label, image.split) for image in one.images)
@@ -127,7 +127,7 @@ def classes_table(found: Iterable[Found]) -> pd.DataFrame:
 
 
 def folds_table(found: Iterable[Found]) -> pd.DataFrame:
-    """One row per fold of `dataset.num_folds=5`: its images, and those of its rarest class."""
+    """Return a row per fold of `dataset.num_folds=5`: its images, and those of its rarest class."""
     rows = []
     for one in found:
         labels = {image.label for image in one.images}
@@ -140,7 +140,7 @@ def folds_table(found: Iterable[Found]) -> pd.DataFrame:
 
 
 def expected_table(found: Iterable[Found]) -> pd.DataFrame:
-    """One row per number that was known beforehand, with what was found."""
+    """Return a row per number that was known beforehand, with the number found."""
     known = pd.read_csv(EXPECTED)[["set", "number", "expected"]]
     parts = []
     for one in found:
@@ -151,7 +151,7 @@ def expected_table(found: Iterable[Found]) -> pd.DataFrame:
 
 
 def page_table(sets: pd.DataFrame) -> str:
-    """The table of sets as Markdown."""
+    """Return the table of sets in Markdown."""
     columns = {
         "set": lambda row: row["title"],
         "images": lambda row: f"{row['images']:,}",

@@ -1,7 +1,7 @@
-"""From the files of public repositories to the official layouts of three datasets.
+"""Lay out files of public repositories in the official layouts of three datasets.
 
-Exact duplicates are removed: of files with equal bytes the first by name stays. If they disagree about the
-label none stays, for nobody can say which is right.
+Exact duplicates are removed: of files with equal bytes, the first by name stays. If their labels differ, none
+stays, since the correct label is unknown.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ class Repository:
 
 @dataclass(frozen=True, slots=True)
 class GitFiles:
-    """The files of a commit in a local copy of its repository."""
+    """The files of a commit in a local clone of its repository."""
 
     folder: Path
     """The git directory, or a checkout."""
     repository: Repository
 
     def __post_init__(self) -> None:
-        """Raise DatasetError unless the commit is there."""
+        """Raise DatasetError if the commit is missing."""
         wanted = self.repository
         done = self._git("cat-file", "-e", f"{wanted.commit}^{{commit}}", check=False)
         if done.returncode:
@@ -54,18 +54,18 @@ class GitFiles:
             )
 
     def ids(self, below: str = "") -> dict[str, str]:
-        """Path -> git's hash of the content, for every file below a folder; equal hashes are equal files."""
+        """Return git's content hash by path, for every file below a folder. Equal hashes are equal files."""
         listed = self._git("ls-tree", "-r", "-z", self.repository.commit, "--", *([below] if below else []))
         entries = [entry.partition("\t") for entry in listed.stdout.decode().split("\0") if entry]
         return {path: fields.split()[2] for fields, _, path in entries if fields.split()[1] == "blob"}
 
     def read(self, path: str) -> bytes:
-        """The content of one file. Raises DatasetError if it is not there."""
+        """Return the content of one file. Raises DatasetError if it is missing."""
         ((_, content),) = self.contents({path: f"{self.repository.commit}:{path}"})
         return content
 
     def contents(self, ids: dict[str, str]) -> Iterator[tuple[str, bytes]]:
-        """(path, content) of each of `ids`, in their order. Raises DatasetError if the copy lacks one."""
+        """Yield (path, content) for each of `ids`, in order. Raises DatasetError if the clone lacks one."""
         command = ["git", "-C", str(self.folder), "cat-file", "--batch"]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
             assert process.stdin is not None and process.stdout is not None
@@ -97,7 +97,7 @@ class GitFiles:
 
 
 def first_of_each(ids: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    """Content hash -> the paths that have it, in order."""
+    """Return the paths that have each content hash, in order."""
     paths: dict[str, list[str]] = {}
     for path, id_ in ids:
         paths.setdefault(id_, []).append(path)
@@ -105,51 +105,51 @@ def first_of_each(ids: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
 
 
 ORIGIN_FILE = "origin.json"
-"""Beside the images: where they come from, and what was left out."""
+"""File next to the images: their source, and what was left out."""
 _CARS_TEST_SHARE, _CARS_SPLIT_SEED = 0.2, 42
 _LAST_OF_PART_1 = 29305
-"""The official archives are cut behind ISIC_0029305."""
+"""The first of the official archives ends with ISIC_0029305."""
 
 
 @dataclass(slots=True)
 class Origin:
-    """Where a set comes from, and what was left out."""
+    """Source of a set, and what was left out."""
 
     repository: str
     commit: str
     labels: str
-    """Where labels come from, with the commit."""
+    """Repository and commit of the labels."""
     num_files: int = 0
     """Photographs in the repository."""
     unlabelled: int = 0
-    """Of them, those that the labels do not list."""
+    """Number of these without a label."""
     duplicates: list[list[str]] = field(default_factory=list)
-    """Files of equal bytes and label, of which the first stays."""
+    """Files with equal bytes and equal labels; only the first of each list stays."""
     contradictions: list[list[str]] = field(default_factory=list)
-    """Files of equal bytes that have different labels, of which none stays."""
+    """Files with equal bytes but different labels; none of them stays."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A dataset of which a public repository holds photographs."""
+    """A dataset whose photographs are in a public repository."""
 
     photographs: Repository
     labels: Repository | None
-    """Another repository that has the labels."""
+    """The repository of the labels, if it is another one."""
     lay: Callable[[GitFiles, GitFiles | None, Path, Origin], None]
 
 
 def lay(name: str, photographs: Path, out: Path, labels: Path | None = None) -> Origin:
-    """Lay the photographs of a repository in the layout of dataset `name`, in the new folder `out`.
+    """Lay out the photographs of a repository as dataset `name` is published, in the new folder `out`.
 
     Args:
-        name: Of `SOURCES`.
-        photographs: A clone of the repository that has the images, bare or not.
-        out: Is made, outside the checkout; there with all its files or not at all.
-        labels: A clone of the repository that has the labels, where that is another one.
+        name: A key of `SOURCES`.
+        photographs: Clone of the repository with the images, bare or not.
+        out: Folder to create outside the checkout; it appears with all its files or not at all.
+        labels: Clone of the repository with the labels, if that is another one.
 
     Raises:
-        DatasetError: the clone lacks the commit or a file, labels are missing, or `out` cannot be made.
+        DatasetError: a clone lacks the commit or a file, labels are missing, or `out` cannot be made.
     """
     source = SOURCES[name]
     _check_out(out)
@@ -171,7 +171,7 @@ def lay(name: str, photographs: Path, out: Path, labels: Path | None = None) -> 
 
 
 def read_origin(root: Path) -> Origin | None:
-    """What `lay` kept beside the images; None of a folder that it did not lay."""
+    """Read what `lay` wrote next to the images; None for a folder that it did not create."""
     path = root / ORIGIN_FILE
     return Origin(**json.loads(path.read_text())) if path.exists() else None
 
@@ -184,7 +184,7 @@ def _check_out(out: Path) -> None:
 
 
 def without_duplicates(ids: Mapping[str, str], label_of: Mapping[str, str], origin: Origin) -> dict[str, str]:
-    """The paths, with their content hashes, that stay; the others are noted in `origin`."""
+    """Return the paths that stay, with their content hashes. Note the others in `origin`."""
     kept = {}
     for id_, paths in first_of_each((path, ids[path]) for path in sorted(label_of)).items():
         if len({label_of[path] for path in paths}) > 1:
@@ -197,7 +197,7 @@ def without_duplicates(ids: Mapping[str, str], label_of: Mapping[str, str], orig
 
 
 def _write(files: GitFiles, ids: Mapping[str, str], place: Callable[[str], Path]) -> dict[str, Frame]:
-    """Write each file to its place; returns what their frame headers say."""
+    """Write each file to its place. Return their frame headers."""
     frames = {}
     for path, content in files.contents(dict(ids)):
         target = place(path)
@@ -210,7 +210,7 @@ def _write(files: GitFiles, ids: Mapping[str, str], place: Callable[[str], Path]
 def _lay_imagenet(files: GitFiles, _: GitFiles | None, out: Path, origin: Origin) -> None:
     ids = {path: id_ for path, id_ in files.ids().items() if path.startswith(("train/n", "val/n"))}
     origin.num_files = len(ids)
-    # Equal files in train and val would contradict each other too: the label here is both.
+    # The label includes the split, so that equal files in train and val contradict each other too.
     label_of = {path: path.rpartition("/")[0] for path in ids}
     _write(files, without_duplicates(ids, label_of, origin), lambda path: out / path)
 
@@ -241,7 +241,7 @@ def _number(path: str) -> int:
 
 
 def _lay_cars(files: GitFiles, _: GitFiles | None, out: Path, origin: Origin) -> None:
-    """As the devkit has it; which images test is ours, by a hash of their names, and not the devkit's."""
+    """Write the devkit's layout. The test split is ours, by a hash of file names, not the devkit's."""
     classes = [int(line) for line in files.read("train_perfect_preds.txt").split()]
     ids = files.ids("cars_train/")
     origin.num_files = len(ids)
@@ -264,7 +264,7 @@ def _lay_cars(files: GitFiles, _: GitFiles | None, out: Path, origin: Origin) ->
 
 
 def _write_annotations(path: Path, images: Mapping[str, Frame], label_of: Mapping[str, str]) -> None:
-    """A devkit's table: the box of a crop is the whole image. MATLAB counts pixels and classes from 1."""
+    """Write a devkit table. Boxes are whole images; MATLAB counts pixels and classes from 1."""
     import numpy as np
     import scipy.io
 

@@ -1,1 +1,1 @@
-"""Shared by studies and the pages in results/: the program of a study, and the origin of each folder."""
+"""Code shared by studies and the pages in results/: study programs, and the origin of each folder."""

@@ -1,4 +1,4 @@
-"""`results/made_by.yaml`: which pages make the files of each folder of results, and what its rows ran on."""
+"""`results/made_by.yaml`: the pages that make each folder of results, and the hardware of its rows."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class Made:
     pages: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Arguments of each page, by its name in `experiments.rebuild`."""
     hardware: str | None = None
-    """What the rows here and in the folders below were measured on, where no file of rows says it."""
+    """Hardware on which the rows here and in subfolders were measured, unless a file of rows records it."""
 
 
 @cache
 def made_by(results: Path) -> dict[Path, Made]:
-    """Every folder that made_by.yaml in `results` names.
+    """Return the entries of made_by.yaml in `results`, by folder.
 
     Raises:
         RunError: an entry has an unknown key, or its folder does not exist.
@@ -44,7 +44,7 @@ def made_by(results: Path) -> dict[Path, Made]:
 
 
 def hardware_of(folder: Path) -> str | None:
-    """The hardware that made_by.yaml names for a folder or the nearest one above it; None if it has none."""
+    """Return the hardware in made_by.yaml for a folder or the nearest one above it; None if there is none."""
     above = [folder, *folder.parents]
     results = next((one for one in above if (one / MADE_BY_FILE).is_file()), None)
     if results is None:
@@ -54,5 +54,5 @@ def hardware_of(folder: Path) -> str | None:
 
 
 def recorded_hardware(folder: Path) -> str:
-    """The hardware for a figure's caption; says so where there is none."""
+    """Return the hardware for a figure's caption, or NOT_RECORDED."""
     return hardware_of(folder.resolve()) or NOT_RECORDED

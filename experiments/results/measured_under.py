@@ -1,10 +1,10 @@
-"""Under what the numbers of a page were measured: n, interval, NUMERICS and commit, said once on every page.
+"""Provenance of the numbers on each page of results: n, interval, NUMERICS and commit.
 
-A packed set of runs says it itself. What is no run (loaders, codecs, images) says its commit in the JSON file
-beside it, and the rest in `results/numerics.csv`: a line per folder with a page, and one for each folder or
-file in it that was measured under another number. Each page has the answer between BEGIN and END, made by
-`python -m experiments.report`: no page, and none that links to it, can quote what an older NUMERICS gave
-without saying so.
+A packed set of runs records all of it. Other measurements (loaders, codecs, images) record the commit in a
+JSON file next to them, and the rest in `results/numerics.csv`. It has a line per folder with a page, and one
+for each folder or file in it that was measured under another NUMERICS. `python -m experiments.report` writes
+the provenance between BEGIN and END on each page. So no page can show results of an older NUMERICS, or link
+to them, without saying so.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ _FENCED = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 
 
 def sets_below(folder: Path) -> list[MeasuredSet]:
-    """Everything that a page's folder was measured by: its packed sets, and the rest as numerics.csv says.
+    """Return the measured sets of a page's folder: its packed runs, and other sets from numerics.csv.
 
     Raises:
-        RunError: numerics.csv does not have what cannot be read from files.
+        RunError: numerics.csv lacks a value that cannot be read from files.
     """
     found = []
     for path in sorted(folder.rglob(RUNS_FILE)):
@@ -58,7 +58,7 @@ def sets_below(folder: Path) -> list[MeasuredSet]:
 
 
 def _declared_set(of: str, name: str, results: Path, commits: list[str]) -> MeasuredSet:
-    """The line of numerics.csv for a folder or file."""
+    """Build the set of a folder or file from its line in numerics.csv."""
     declared = _declared(results).get(name, {})
     if not declared.get("n") or not declared.get("interval") or not commits:
         raise RunError(
@@ -70,7 +70,7 @@ def _declared_set(of: str, name: str, results: Path, commits: list[str]) -> Meas
 
 
 def numerics_of(results: Path, name: str) -> int:
-    """The number that a file or folder of results was measured under, or the nearest folder above it.
+    """Return the NUMERICS of a file or folder of results, or of the nearest folder above it.
 
     Raises:
         RunError: numerics.csv has none.
@@ -83,22 +83,22 @@ def numerics_of(results: Path, name: str) -> int:
 
 
 def numerics_words(numbers: Iterable[int]) -> str:
-    """`2`, or `1, older than 2`: numbers, and today's where one is older."""
+    """Format NUMERICS values: `2`, or `1, older than 2` if one is older than the current one."""
     known = sorted(set(numbers))
     words = " and ".join(map(str, known))
     return f"{words}, older than {NUMERICS}" if known and known[0] < NUMERICS else words
 
 
 def pages_of(results: Path) -> list[Path]:
-    """The pages of results that have tables."""
+    """Return the README.md of each folder of results that has one, sorted."""
     return sorted(results.glob("*/README.md"))
 
 
 def write_measured(results: Path, *others: Path) -> list[Path]:
-    """Renew what every page of results says between BEGIN and END; and `others`, which only link to results.
+    """Update the text between BEGIN and END on each page of results, and on `others`, which only link there.
 
     Raises:
-        RunError: a page has no such lines, or as `sets_below`.
+        RunError: a page lacks these lines, or as `sets_below`.
     """
     pages = [*pages_of(results), *others]
     for page in pages:
@@ -107,10 +107,10 @@ def write_measured(results: Path, *others: Path) -> list[Path]:
 
 
 def with_measured(text: str, page: Path, results: Path) -> str:
-    """The text of a page with what it was measured under.
+    """Return the text of a page with its provenance between BEGIN and END.
 
     Raises:
-        RunError: it has no lines BEGIN and END, or as `sets_below`.
+        RunError: it lacks the lines BEGIN and END, or as `sets_below`.
     """
     before, _, rest = text.partition(BEGIN)
     _, end, after = rest.partition(END)
@@ -121,7 +121,7 @@ def with_measured(text: str, page: Path, results: Path) -> str:
 
 
 def measured_words(text: str, page: Path, results: Path) -> str:
-    """A table of the page's own sets, and a line of the older ones that it links to."""
+    """Return a table of the page's own sets, and a line about older ones that it links to."""
     folder = page.parent
     own = folder.is_relative_to(results) and _name(folder) in _declared(results)
     parts = []
@@ -149,14 +149,14 @@ def measured_words(text: str, page: Path, results: Path) -> str:
 
 
 def quoted(text: str, results: Path) -> list[str]:
-    """The folders of results that a page links to or names, outside of commands, by name."""
+    """Return the entries of numerics.csv that a page links to or names outside code blocks, sorted."""
     names = "|".join(sorted(_declared(results), key=len, reverse=True))
     found = re.findall(rf"(?:results|\.\.)/({names})\b", _FENCED.sub("", text))
     return sorted(set(found))
 
 
 def _intervals(folder: Path) -> list[str]:
-    """Kinds of intervals in the tables of a folder with runs."""
+    """Return the kinds of intervals in the tables of a folder with runs."""
     kinds: list[str] = []
     for path in sorted(folder.glob("*.csv")):
         rows = pd.read_csv(path)
@@ -167,7 +167,7 @@ def _intervals(folder: Path) -> list[str]:
 
 
 def _commits(declared: dict[str, str], place: Path, but: Sequence[Path] = ()) -> list[str]:
-    """The commits in numerics.csv, and in the JSON files below a folder, `but` in some."""
+    """Return the commits in a line of numerics.csv and in JSON files below `place`, but not below `but`."""
     paths = [path for path in sorted(place.rglob("*.json")) if path.name != RUNS_FILE]
     others = [path for path in paths if not any(path.is_relative_to(other) for other in but)]
     said = [json.loads(path.read_text()) for path in others]
@@ -180,7 +180,7 @@ def _results_of(folder: Path) -> Path:
 
 
 def _holds(folder: str, name: str) -> bool:
-    """Whether a file or folder of results is this one or lies in it."""
+    """Return whether a file or folder of results is `folder` or lies in it."""
     return Path(name).is_relative_to(folder)
 
 

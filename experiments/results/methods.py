@@ -1,4 +1,4 @@
-"""Frames of runs, and cells of tables, that the pages of related methods share."""
+"""Frames of runs and table cells shared by the pages of related methods."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def page_frame(
     keep: Sequence[str] = (),
     times: Sequence[str] = (),
 ) -> pd.DataFrame:
-    """The frame of runs with a page's own columns, in place of what has their names.
+    """Return the frame of runs with a page's own columns, which replace columns of the same names.
 
     Args:
-        frame: As `run_frame` makes it.
-        own: A page's columns of a run, by name.
-        less: What the page compares, and `setting` does not stand for (`frame.setting_key`).
-        keep: What of it `setting` stands for all the same.
-        times: Columns of seconds and rates: NaN where `timing_excluded_because` says why.
+        frame: From `run_frame`.
+        own: Returns the page's columns of a run, by name.
+        less: Settings that the page compares, which `setting` leaves out (`frame.setting_key`).
+        keep: Keys in `less` that `setting` covers nevertheless.
+        times: Columns of seconds and rates: NaN where `timing_excluded_because` gives a reason.
     """
     columns = pd.DataFrame([own(run) for run in frame.to_dict("records")], index=frame.index)
     found = frame.assign(
@@ -44,13 +44,13 @@ def page_frame(
 def over_seeds(
     runs: pd.DataFrame, same: Iterable[str], measures: Iterable[str], times: Iterable[str]
 ) -> dict[str, Any]:
-    """One row for the runs of one series, each seed once.
+    """Return one row for the runs of one series, with each seed counted once.
 
     Args:
-        runs: Rows of `frame.page_frame`.
-        same: Columns that these runs share: taken from the first.
-        measures: Columns that `spread` is made of.
-        times: Those of `measures` that are seconds or rates: NaN also where runs are of unlike hardware.
+        runs: Rows of `page_frame`.
+        same: Columns in which these runs agree; taken from the first.
+        measures: Columns to summarise with `spread`.
+        times: The `measures` that are seconds or rates; also NaN if runs are from unlike hardware.
 
     Returns:
         `same`; `n` seeds; `timing_excluded_because`; `hardware`; `<measure>_mean`, `_min`, `_max`.
@@ -70,7 +70,7 @@ def over_seeds(
 
 
 def speedup_cell(show: Callable[[float], str]) -> Cell:
-    """`speedup` of a row, with `speedup_min` and `_max` (`statistics.paired_ratio`)."""
+    """Return a cell for `speedup` with `speedup_min` and `speedup_max` (`statistics.paired_ratio`)."""
 
     def cell(row: Mapping[Any, Any]) -> str:
         renamed = {f"x_{part}": row[f"speedup{end}"] for part, end in _ENDS.items()}
@@ -80,5 +80,5 @@ def speedup_cell(show: Callable[[float], str]) -> Cell:
 
 
 def target_words(rows: pd.DataFrame) -> str:
-    """`target 75%`: the target that the rows share."""
+    """Return the target that the rows share, as `target 75%`."""
     return f"target {100 * rows['target_score'].iloc[0]:g}%"

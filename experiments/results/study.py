@@ -1,4 +1,4 @@
-"""The harness of benchmarks: arguments, cases by turns, rows on disk, and the table that follows from them.
+"""Benchmark harness: arguments, interleaved cases, rows on disk, and the tables made from them.
 
     def rows(given: Namespace) -> Iterator[Row]: ...
 
@@ -8,7 +8,7 @@
     if __name__ == "__main__":
         main()
 
-Columns left of `repeat` name the case; those right of it were measured.
+Columns left of `repeat` identify the case; those right of it were measured.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from pcr_exp.system.process import keep_freed_memory
 IMAGES = Path("../shared/data/imagenet_native_sample")
 RECORDS = Path("data/benchmarks")
 TABLES_FILE = "tables.md"
-"""Beside the page of a folder: every case of its CSV files."""
+"""Page of a results folder, next to its README.md, with every case of its CSV files."""
 Row = dict[str, Any]
 Name = TypeVar("Name")
 
 
 class Study:
-    """A program that measures: a command line with `--out`, `--repeats`, `--images` and what it adds."""
+    """A measuring program: a command line with `--out`, `--repeats`, `--images` and its own arguments."""
 
     def __init__(
         self,
@@ -47,13 +47,13 @@ class Study:
         repeats: int | None = 5,
         images: bool = True,
     ) -> None:
-        """Take the arguments that all have.
+        """Add the arguments that studies share.
 
         Args:
-            doc: Of the program.
-            out: The default of `--out`: a CSV file that rows are kept in, or a folder.
-            rows: Measures, given the arguments; None if it has kept its rows itself.
-            repeats: The default of `--repeats`; None: nothing is repeated.
+            doc: Docstring of the program, shown by `--help`.
+            out: Default of `--out`: a CSV file for the rows, or a folder.
+            rows: Measures, given the arguments, and returns the rows; None if it saved them itself.
+            repeats: Default of `--repeats`; None: nothing is repeated.
             images: Whether it measures images.
         """
         self._parser = argparse.ArgumentParser(
@@ -67,11 +67,11 @@ class Study:
         self.add("--out", type=Path, default=self._default, help="where rows are kept (%(default)s)")
 
     def add(self, *flags: str, **how: Any) -> None:
-        """Take an argument, as argparse does."""
+        """Add an argument, as argparse does."""
         self._parser.add_argument(*flags, **how)
 
     def __call__(self, arguments: Sequence[str] | None = None) -> None:
-        """Measure, print the table, keep its rows; `--out` may be a folder where a file is the default."""
+        """Measure, print the table and save the rows; `--out` may be a folder if the default is a file."""
         given = self._parser.parse_args(arguments)
         if self._default.suffix and not given.out.suffix:
             given.out /= self._default.name
@@ -81,11 +81,11 @@ class Study:
 
 
 def in_turns(cases: Iterable[tuple[Row, Callable[[], Row]]], repeats: int) -> Iterator[Row]:
-    """A row of each case in each repeat, A B C A B C ...: other work on the machine changes its speed.
+    """Yield a row per case and repeat, interleaved (A B C A B C ...), since other work may change the speed.
 
     Args:
-        cases: What names each, and what measures it.
-        repeats: Of each case.
+        cases: The columns that identify each case, and the function that measures it.
+        repeats: Measurements of each case.
     """
     cases = list(cases)
     for repeat in range(repeats):
@@ -99,16 +99,16 @@ def by_turns(
     repeats: int,
     clock: Callable[[], float] = time.thread_time,
 ) -> Iterator[dict[Name, float]]:
-    """Seconds of all items by case, once per repeat; at every item each case has its turn.
+    """Yield the seconds of all items by case, once per repeat, with the cases interleaved at every item.
 
-    Who is first reads the item into the processor's cache: it is another case from item to item. A round
-    before the first repeat warms.
+    The first case at an item reads it into the CPU cache, so the first case changes from item to item.
+    A round before the first repeat warms up.
 
     Args:
-        cases: By name, what does a thing to the item of this number.
-        num_items: Of each repeat.
-        repeats: That are measured.
-        clock: Of this thread's CPU time, or another.
+        cases: Functions by name, called with the number of an item.
+        num_items: Items per repeat.
+        repeats: Measured repeats.
+        clock: Returns seconds; by default, the CPU time of this thread.
     """
     order = list(cases)
     for repeat in range(-1, repeats):
@@ -124,7 +124,7 @@ def by_turns(
 
 
 def one_core() -> None:
-    """Let this process compute with one thread, and keep memory, as decoding workers do."""
+    """Limit this process to one thread and keep freed memory, as decoding workers do."""
     import cv2
     import torch
 
@@ -134,14 +134,14 @@ def one_core() -> None:
 
 
 def seconds(work: Callable[[], object]) -> float:
-    """Seconds of the clock that something takes."""
+    """Return the wall-clock seconds that `work` takes."""
     started_s = time.perf_counter()
     work()
     return time.perf_counter() - started_s
 
 
 def save_rows(rows: Sequence[Row], path: Path) -> None:
-    """Append to a CSV, in place of earlier rows of the same cases; prints the table of these."""
+    """Append rows to a CSV, replacing earlier rows of the same cases, and print their table."""
     frame = pd.DataFrame(rows)
     print(to_markdown(frame))
     if path.exists():
@@ -152,7 +152,7 @@ def save_rows(rows: Sequence[Row], path: Path) -> None:
 
 
 def _lines(cases: pd.DataFrame) -> pd.Series:
-    """Each case as a file has it, with its digits."""
+    """Return each case as a line of the CSV, with the digits of the file."""
     text = cases.to_csv(index=False, header=False, float_format="%.6g")
     return pd.Series(text.splitlines(), index=cases.index)
 
@@ -162,12 +162,12 @@ def add_missing(
     path: Path,
     table: Callable[[pd.DataFrame], str],
 ) -> None:
-    """Measure the cases that a CSV has no rows of, print the table of each, and add its rows.
+    """Measure the cases that have no rows in a CSV, print the table of each, and add its rows.
 
     Args:
-        cases: The columns that name each, with their values, and what measures its rows.
+        cases: The columns and values that identify each case, and the function that measures its rows.
         path: The CSV.
-        table: Of some rows.
+        table: Formats rows.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     frame = pd.read_csv(path) if path.exists() else pd.DataFrame()
@@ -181,13 +181,13 @@ def add_missing(
 
 
 def case_columns(frame: pd.DataFrame) -> list[str]:
-    """What names a case."""
+    """Return the columns that identify a case."""
     columns = list(frame.columns)
     return columns[: columns.index("repeat")]
 
 
 def to_markdown(frame: pd.DataFrame) -> str:
-    """One line per case, in the order of the rows: n, then median (smallest to largest) of each measure."""
+    """Format a line per case, in the order of the rows: n, then median (smallest to largest) per measure."""
     case = case_columns(frame)
     measures = [name for name in frame.columns if name not in case and name != "repeat"]
     lines = [f"| {' | '.join([*case, 'n', *measures])} |", "|" + " ---: |" * (len(case) + 1 + len(measures))]
@@ -200,11 +200,11 @@ def to_markdown(frame: pd.DataFrame) -> str:
 
 
 def tables_page(folder: Path, titles: Mapping[str, str]) -> str:
-    """The content of TABLES_FILE: a section per CSV file.
+    """Return the content of TABLES_FILE: a section per CSV file.
 
     Args:
-        folder: Has the files.
-        titles: By the name of each file, without its ending.
+        folder: Folder of the CSV files.
+        titles: Section titles, by file name without its extension.
     """
     parts = [
         f"# Every case of results/{folder.name}",
@@ -228,7 +228,7 @@ def _show(value: Any) -> str:
 
 
 def native_samples(count: int, images: Path = IMAGES) -> list[Sample]:
-    """So many of the folder's images, over and over if there are fewer; each is a class of its own.
+    """Return `count` of the folder's images, repeated if there are fewer. Each image is its own class.
 
     Raises:
         DatasetError: the folder holds no .JPEG file.
@@ -250,7 +250,7 @@ def native_records(
     images: Path = IMAGES,
     num_workers: int = 2,
 ) -> Path:
-    """The folder that holds both encodings of these samples; what is there already is not made again."""
+    """Encode these samples and return the folder of both encodings. Existing records are reused."""
     samples = native_samples(count, images)
     num_classes = 1 + max(sample.labels["number"] for sample in samples)
     folder = folder or RECORDS / f"native-{count}-{images_per_record}"

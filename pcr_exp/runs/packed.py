@@ -54,7 +54,7 @@ def is_packed(folder: Path) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Raw:
-    """A run exactly as in the two files, so that rewriting them with more runs changes no other line."""
+    """A run exactly as in the files, so that rewriting them with more runs changes no other line."""
 
     entry: dict[str, Any]
     """`manifest` and `config`."""
@@ -259,7 +259,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     Raises:
         RunError, StorageError: as `pack_runs` does.
     """
-    parser = argparse.ArgumentParser(description="Pack the finished runs of a folder into two files.")
+    parser = argparse.ArgumentParser(description="Pack the finished runs of a folder into a few files.")
     parser.add_argument(
         "runs_root", type=Path, help="folder of run directories, or of a packed set; nothing in it is changed"
     )

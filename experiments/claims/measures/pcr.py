@@ -1,4 +1,4 @@
-"""How claims of Progressive Compressed Records are measured."""
+"""Measures for the claims of Progressive Compressed Records."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _REDUCED = {
     "ham10000": ("ham10000_dx", "finetuning/ham10000_folds/deployment_top1.csv"),
     "imagenet": ("imagenet_wnid", "from_scratch/imagenet_13394/summary.csv"),
 }
-"""Sets of images that are smaller than the published ones: tolerance's task, and what trained levels lose.
-Lesions are judged by top-1, as the paper judges them; our own pages have balanced accuracy and AUC too."""
+"""Datasets smaller than the published ones: their tolerance task, and the file with losses of trained levels.
+Lesions are judged by top-1, as in the paper; our own pages also have balanced accuracy and AUC."""
 _OVERVIEW = "quality/overview.csv"
 
 
 def share_of_bytes(committed: Committed, file: str, *, group: int) -> list[Measured]:
-    """Bytes up to a scan group in % of the originals': native ImageNet, and the reduced datasets."""
+    """Return bytes up to a scan group in % of the originals: native ImageNet, and the reduced datasets."""
     size = committed.rows(file, "decode == 'libjpeg, filtered'").set_index("loader")["epoch_bytes"]
     of_native = exactly("native ImageNet", 100 * size[f"group_{group}"] / size["baseline"])
     return [of_native, *_shares_of_reduced(committed, group)]
@@ -48,25 +48,25 @@ def _shares_of_reduced(committed: Committed, group: int) -> list[Measured]:
 
 
 def mean_image_kb(committed: Committed, file: str) -> list[Measured]:
-    """Mean size of the native ImageNet files that loaders are measured on, kB."""
+    """Return the mean size, in kB, of the native ImageNet files that loaders are measured on."""
     files = committed.row(file, "format == 'files'")
     return [exactly("", files["num_bytes"] / files["num_images"] / 1000, int(files["num_images"]))]
 
 
 def _speedup(committed: Committed, file: str, loader: str, bandwidth: float) -> pd.Series:
-    """Images/s of a scan level over those of baseline records at a bandwidth (MiB/s), by repeat."""
+    """Return images/s of a scan level over those of baseline records at a bandwidth (MiB/s), by repeat."""
     rows = committed.rows(file, f"bandwidth_mib_per_s == {bandwidth}")
     by_loader = rows.pivot(index="repeat", columns="loader", values="images_per_s")
     return by_loader[loader] / by_loader["baseline"]
 
 
 def _bandwidths_of(rows: pd.DataFrame) -> list[float]:
-    """Bandwidths (MiB/s) that were measured at, from low to high."""
+    """Return the measured bandwidths (MiB/s) in ascending order."""
     return sorted(set(rows["bandwidth_mib_per_s"].dropna()))
 
 
 def speedup_at_group_5(committed: Committed, file: str) -> list[Measured]:
-    """The speed-up at group 5 where storage limits it: below the loader's speed without a throttle."""
+    """Return the speed-up at group 5, by bandwidth, where storage limits it below its unthrottled speed."""
     level = committed.rows(file, "loader == 'group_5'")
     unthrottled = level[level["storage"] == "unlimited"]
     image_bytes = (unthrottled["epoch_bytes"] * unthrottled["num_epochs"] / unthrottled["num_images"]).mean()
@@ -76,7 +76,7 @@ def speedup_at_group_5(committed: Committed, file: str) -> list[Measured]:
 
 
 def speedup_over_byte_ratio(committed: Committed, file: str) -> list[Measured]:
-    """The speed-up over baseline as a share of the ratio of bytes, at every throttle and scan group."""
+    """Return the speed-up over baseline divided by the ratio of bytes, for all throttles and scan groups."""
     rows = committed.rows(file)
     size = rows.groupby("loader")["epoch_bytes"].first()
     found = [
@@ -90,7 +90,7 @@ def speedup_over_byte_ratio(committed: Committed, file: str) -> list[Measured]:
 def predicted_over_measured(
     committed: Committed, file: str, *, bounds: Sequence[str], beside: Sequence[str] = ()
 ) -> list[Measured]:
-    """Predicted images/s over measured ones, in all cells that something limits, of the file and others."""
+    """Return predicted over measured images/s for each limit in `bounds`, over the cells of all files."""
     cells = pd.concat([committed.rows(each, "not is_calibration") for each in (file, *beside)])
     return [
         all_of(
@@ -102,7 +102,7 @@ def predicted_over_measured(
 
 
 def size_over_baseline(committed: Committed, file: str) -> list[Measured]:
-    """Bytes of progressive records in % of those of baseline records; of reduced datasets, of the files."""
+    """Return bytes of progressive records in % of baseline records; of the files for reduced datasets."""
     size = committed.rows(file).set_index("format")["num_bytes"]
     return [
         exactly("native ImageNet", 100 * size["pcr"] / size["baseline"]),
@@ -111,34 +111,34 @@ def size_over_baseline(committed: Committed, file: str) -> list[Measured]:
 
 
 def copies_over_records(committed: Committed, file: str) -> list[Measured]:
-    """Bytes of the files and of static copies at groups 1, 2 and 5 over those of one set of records."""
+    """Return bytes of the files and static copies at groups 1, 2 and 5 over those of one set of records."""
     size = committed.rows(file).set_index("format")["num_bytes"]
     return [exactly("", size["files_and_copies"] / size["pcr"])]
 
 
 def encode_time_over_tfrecord(committed: Committed, file: str) -> list[Measured]:
-    """Seconds to write records in both encodings over those to write TFRecords, by repeat."""
+    """Return seconds to write records in both encodings over those to write TFRecords, over repeats."""
     took_s = committed.rows(file).pivot(index="repeat", columns="format", values="build_s")
     return [mean_of("", took_s["records"] / took_s["tfrecord"])]
 
 
 def decode_time_over_original(committed: Committed, file: str, *, decoder: str) -> list[Measured]:
-    """CPU time to decode all scans over libjpeg-turbo's for the original file, by repeat."""
+    """Return CPU time to decode all scans over libjpeg-turbo's for the original file, over repeats."""
     rows = committed.rows(file, f"file == '10 scans' and area == 1 and decoder == '{decoder}'")
     return [mean_of("", rows["of_original"])]
 
 
 def same_outputs(committed: Committed, file: str) -> list[Measured]:
-    """Images, in %, for which a network has the same loss from all scans as from the original file."""
+    """Return the % of images for which a network's loss is equal for all scans and the original file."""
     rows = committed.rows(file, "decode == 'libjpeg'")
     loss = rows.pivot(index="image", columns="scan", values="loss")
     return [exactly("", 100 * float((loss["group_10"] == loss["baseline"]).mean()), len(loss))]
 
 
 def of_groups(committed: Committed, file: str, *, groups: Sequence[int]) -> list[Measured]:
-    """Final score of runs trained at groups less that of baseline runs of the same seed, points.
+    """Return the final score of runs trained at each group minus the baseline's of the same seed, in points.
 
-    Both tested in full. Nothing while a group has no runs yet.
+    Both are tested at full fidelity. Empty while a group has no runs yet.
     """
     rows = committed.rows(file)
     in_full = "tested_at == 'full' and " if "tested_at" in rows else ""
@@ -149,7 +149,7 @@ def of_groups(committed: Committed, file: str, *, groups: Sequence[int]) -> list
 
 
 def at_half_the_bytes(committed: Committed, _: str) -> list[Measured]:
-    """`of_groups` of the sets that are fine-tuned, at group 5."""
+    """Return `of_groups` at group 5 for the fine-tuned datasets."""
     return [
         replace(each, case=dataset)
         for dataset in ("cars", "celebahq", "ham10000")
@@ -158,7 +158,7 @@ def at_half_the_bytes(committed: Committed, _: str) -> list[Measured]:
 
 
 def loss_at_an_ms_ssim(committed: Committed, _: str, *, at_least: float) -> list[Measured]:
-    """`of_groups` of every set at the smallest group whose images have so high a mean MS-SSIM."""
+    """Return `of_groups` for every dataset, at its smallest group with at least this mean MS-SSIM."""
     found = []
     for dataset, (_task, file) in _REDUCED.items():
         good = committed.rows(_OVERVIEW, f"dataset == '{dataset}' and ms_ssim_mean >= {at_least}")
@@ -169,9 +169,9 @@ def loss_at_an_ms_ssim(committed: Committed, _: str, *, at_least: float) -> list
 
 
 def time_to_accuracy_at_group_5(committed: Committed, file: str) -> list[Measured]:
-    """Times as soon at the target as baseline, projected, where storage and not compute limits group 5.
+    """Return the projected speed-up to the target over baseline, where storage, not compute, limits group 5.
 
-    Nothing while not every seed of both reached it.
+    Empty until every seed of both has reached the target.
     """
     level = committed.rows(file, "scan == 'group_5'").dropna(subset="speedup")
     from_storage = level["bandwidth_mib_per_s"] * MIB / level["image_bytes"]
@@ -191,14 +191,14 @@ def time_to_accuracy_at_group_5(committed: Committed, file: str) -> list[Measure
 
 
 def time_of_whole_trainings(committed: Committed, file: str, *, group: int) -> list[Measured]:
-    """Times as soon at the target as baseline of the same seed, of trainings that ran from start to end."""
+    """Return the speed-up to the target over baseline of the same seed, from complete trainings."""
     runs = committed.runs(file.rpartition("/")[0])
     baseline, level = (runs[runs["scan"] == scan] for scan in ("baseline", f"group_{group}"))
     return [mean_ratio("", baseline, level, "time_to_target_s")]
 
 
 def coarse_loses_less(committed: Committed, file: str) -> list[Measured]:
-    """The loss of cars by model at group 1 less that of coarser labels, used at full fidelity.
+    """Return the loss of car models at group 1 minus the loss of coarser labels, both used at full fidelity.
 
     In % of each label's score above its chance level. The interval is the widest that the 95 % intervals of
     the two losses allow.
@@ -218,7 +218,7 @@ def coarse_loses_less(committed: Committed, file: str) -> list[Measured]:
 
 
 def curvature_over_ms_ssim(committed: Committed, file: str) -> list[Measured]:
-    """How far a task's score bends from a line over MS-SSIM, as a share of what it changes, by task."""
+    """Return how far each task's score bends from a line over MS-SSIM, as a share of its change."""
     tasks = committed.rows(file, "deployment == 'full'").drop_duplicates(["dataset", "label"])
     return [
         Measured(
@@ -235,8 +235,8 @@ def curvature_over_ms_ssim(committed: Committed, file: str) -> list[Measured]:
 
 
 def difference_of_policy(committed: Committed, file: str, *, scan: str) -> list[Measured]:
-    """Final score of runs that followed a policy less that of baseline runs of the same seed, points.
+    """Return the final score of runs with a policy minus the baseline's of the same seed, in points.
 
-    Its settings stand behind its name.
+    `scan` is the policy's name, which its settings follow in the file.
     """
     return [difference_points("", committed.row(file, f"scan.str.startswith('{scan}')"))]

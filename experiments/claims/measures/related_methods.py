@@ -1,4 +1,4 @@
-"""How claims of data echoing, 3LC and compressed activations are measured."""
+"""Measures for the claims of data echoing, 3LC and compressed activations."""
 
 from __future__ import annotations
 
@@ -29,27 +29,27 @@ _NETWORKS = {
 }
 _FLOAT_BITS = 32
 _RESNET18 = "gradients_resnet18"
-"""The folder with runs of a larger network than a claim's own file has."""
+"""Folder with runs of a larger network than the claims' own files have."""
 _LINK = "mode == 'ddp' and bandwidth_mbit_per_s"
 DESIGNS = {
     "threelc": "codec_name == 'threelc' and zero_run",
     "others": "codec_name not in ['none', 'threelc', 'fp16', 'powersgd', 'local_steps']",
     "local_steps": "codec_name == 'local_steps'",
 }
-"""3LC, the designs that its paper compares with, and floats that are sent after every second batch."""
+"""Queries for 3LC, the designs that its paper compares with, and floats sent after every second batch."""
 
 
 def _by_factor(committed: Committed, file: str, ratios: str) -> dict[float, pd.DataFrame]:
-    """Runs of a folder by echo factor, a row of `echo_frame` per run.
+    """Return a folder's runs by echo factor, a row of `echo_frame` per run.
 
-    `ratios` chooses by R, the time to read a sample over the time to train on it.
+    `ratios` is a condition on R, the time to read a sample over the time to train on it.
     """
     frame = echo_frame(committed.runs(file.rpartition("/")[0])).query(f"upstream_ratio {ratios}")
     return {factor: frame[frame["factor"] == factor] for factor in sorted(set(frame["factor"]))}
 
 
 def time_over_model(committed: Committed, file: str) -> list[Measured]:
-    """Seconds per fresh sample over max(t_up, e t_down) of the same run, at every echo factor e."""
+    """Return seconds per fresh sample over max(t_up, e t_down) of the same run, for every echo factor e."""
     found = []
     for factor, runs in _by_factor(committed, file, "> 1").items():
         model_s = np.maximum(runs["upstream_s_per_sample"], factor * runs["downstream_s_per_sample"])
@@ -58,7 +58,7 @@ def time_over_model(committed: Committed, file: str) -> list[Measured]:
 
 
 def cost_of_free_repeats(committed: Committed, file: str) -> list[Measured]:
-    """Seconds per fresh sample at an echo factor below R, over those of the same seed without echo."""
+    """Return seconds per fresh sample at echo factors below R, over the same seed's without echo."""
     runs = _by_factor(committed, file, "> 1")
     ratios = {factor: of_factor["upstream_ratio"].mean() for factor, of_factor in runs.items()}
     return [
@@ -69,9 +69,9 @@ def cost_of_free_repeats(committed: Committed, file: str) -> list[Measured]:
 
 
 def speedup_where_reading_is_no_limit(committed: Committed, file: str, *, beside: str) -> list[Measured]:
-    """Times as fast by echo at e = 2 as without, of one seed and as many updates.
+    """Return the speed-up of echo at e = 2 over none, for the same seed and number of updates.
 
-    Where computing limits (R below 1), and where sending gradients does: the combinations of `beside`.
+    The limit is computing (R below 1), or sending gradients: the combinations of `beside`.
     """
     factors = _by_factor(committed, file, "< 1")
     once, twice = (
@@ -85,21 +85,21 @@ def speedup_where_reading_is_no_limit(committed: Committed, file: str, *, beside
 
 
 def _by_combination(committed: Committed, file: str, query: str = "") -> dict[str, pd.DataFrame]:
-    """Runs of a folder by combination, a row of `combined_frame` per run."""
+    """Return a folder's runs by combination, a row of `combined_frame` per run."""
     frame = combined_frame(committed.runs(file.rpartition("/")[0]))
     chosen = frame.query(query) if query else frame
     return {str(name): runs for name, runs in chosen.groupby("combination")}
 
 
 def _codecs(committed: Committed, file: str, alike: str, chosen: str, *beside: str) -> Iterator[BesideFloats]:
-    """Of the runs beside a file, and of those in other folders."""
+    """Iterate over `beside_floats` of the runs next to a file and those in the folders `beside`."""
     folders = dict.fromkeys([file.rpartition("/")[0], *beside])
     runs = pd.concat([committed.runs(folder) for folder in folders], ignore_index=True)
     return beside_floats(gradient_frame(runs), alike, chosen)
 
 
 def traffic(committed: Committed, file: str) -> list[Measured]:
-    """Bits of floats over bits sent of large tensors, push and pull together, with a parameter server."""
+    """Return float bits over bits sent of large tensors, push and pull together, with a parameter server."""
     return [
         _as_published(
             mean_of(_s(row), _FLOAT_BITS / by_repeat(runs)["coded_bits"]), published(row.to_dict()).ratio
@@ -109,13 +109,13 @@ def traffic(committed: Committed, file: str) -> list[Measured]:
 
 
 def _as_published(measured: Measured, number: float) -> Measured:
-    """A case that holds if it is at least the ratio that was published of it, in part if half of its gain."""
+    """Make a case hold from its published ratio upwards, and in part from half of that ratio's gain."""
     case = f"{measured.case}, published {number:g}:"
     return replace(measured, case=case, holds=at_least(number), partly=half_the_gain(number))
 
 
 def speedups_at_10_mbit(committed: Committed, file: str, *, designs: str) -> list[Measured]:
-    """Times as fast as floats of the same seed at 10 Mbit/s, beside the published number of each."""
+    """Return speed-ups over floats of the same seed at 10 Mbit/s, each judged by its published number."""
     return [
         _as_published(
             mean_ratio(row["case"], runs, floats, "images_per_s"),
@@ -126,7 +126,7 @@ def speedups_at_10_mbit(committed: Committed, file: str, *, designs: str) -> lis
 
 
 def speedups_at_1_gbit(committed: Committed, file: str) -> list[Measured]:
-    """Times as fast as floats of the same seed at 1 Gbit/s, at every s."""
+    """Return speed-ups over floats of the same seed at 1 Gbit/s, for every s."""
     return [
         mean_ratio(row["case"], runs, floats, "images_per_s")
         for row, runs, floats in _codecs(committed, file, f"{_LINK} == 1000", DESIGNS["threelc"], _RESNET18)
@@ -134,7 +134,7 @@ def speedups_at_1_gbit(committed: Committed, file: str) -> list[Measured]:
 
 
 def speedup_over_the_best_other(committed: Committed, file: str) -> list[Measured]:
-    """Images/s of 3LC at s = 1 over those of the same seed of the fastest other design, at 10 Mbit/s."""
+    """Return images/s of 3LC at s = 1 over the fastest other design's, same seed, at 10 Mbit/s."""
 
     def at_10(chosen: str) -> Iterator[BesideFloats]:
         return _codecs(committed, file, f"{_LINK} == 10", chosen, _RESNET18)
@@ -148,21 +148,21 @@ def speedup_over_the_best_other(committed: Committed, file: str) -> list[Measure
 
 
 def ratio_without_zero_runs(committed: Committed, file: str) -> list[Measured]:
-    """Bits of floats over bits of a message without zero-run encoding, which depend on no data."""
+    """Return float bits over message bits without zero-run encoding, which are independent of the data."""
     found = _codecs(committed, file, f"{_LINK} == 10", "codec_name == 'threelc' and not zero_run")
     return [exactly(_s(row), _FLOAT_BITS / runs["coded_bits"].iloc[0]) for row, runs, _ in found]
 
 
 def gain_by_zero_runs(committed: Committed, file: str) -> list[Measured]:
-    """Bits without zero-run encoding over bits with it, s = 1."""
+    """Return bits without zero-run encoding over bits with it, at s = 1."""
     found = _codecs(committed, file, f"{_LINK} == 10", "codec_name == 'threelc' and sparsity == 1")
     with_runs = {bool(row["zero_run"]): by_repeat(runs)["coded_bits"] for row, runs, _ in found}
-    # A message without zero-run encoding has the same bits whatever is sent: one run of it is enough.
+    # Without zero-run encoding, the size of a message is independent of the data: one run is enough.
     return [mean_of("", with_runs[False].iloc[0] / with_runs[True])]
 
 
 def accuracy_of_codecs(committed: Committed, file: str) -> list[Measured]:
-    """Last top-1 less that of floats of the same seed after 256 updates, points."""
+    """Return the last top-1 minus that of floats of the same seed, after 256 updates, in points."""
     rows = committed.rows(file, f"mode == 'ddp' and updates == 256 and {DESIGNS['threelc']}")
     return [difference_points(_s(row), row) for _, row in rows.iterrows()]
 
@@ -172,7 +172,7 @@ def _s(row: pd.Series) -> str:
 
 
 def _memory(committed: Committed) -> dict[str, pd.DataFrame]:
-    """By network, what an update keeps: a row per mode."""
+    """Return the activation memory of an update by network, with a row per mode."""
     return {
         words: committed.rows(f"{folder}/activation_memory.csv").set_index("mode")
         for folder, words in _NETWORKS.items()
@@ -180,7 +180,7 @@ def _memory(committed: Committed) -> dict[str, pd.DataFrame]:
 
 
 def kept_bytes_over_ours(committed: Committed, file: str) -> list[Measured]:
-    """All bytes that wait for backward without compression over those with it."""
+    """Return all bytes saved for backward without compression over those with it."""
     found = []
     for words, modes in _memory(committed).items():
         kept = modes["kept_bytes"]
@@ -193,7 +193,7 @@ def kept_bytes_over_ours(committed: Committed, file: str) -> list[Measured]:
 
 
 def conv_ratio_at_the_last_look(committed: Committed, file: str) -> list[Measured]:
-    """Bytes of convolution inputs over those kept, bounds as a training adapted them at its last look."""
+    """Return raw over saved bytes of convolution inputs, bounds adapted, at a training's last measurement."""
     layers = committed.rows(file)
     last = layers[layers["step"] == layers["step"].max()]
     kept = last["packed_bytes"].sum() + last["held_bytes"].sum()
@@ -201,12 +201,12 @@ def conv_ratio_at_the_last_look(committed: Committed, file: str) -> list[Measure
 
 
 def lossless_ratio(committed: Committed, _: str) -> list[Measured]:
-    """Bytes of convolution inputs over those of lossless compression."""
+    """Return bytes of convolution inputs over those of lossless compression."""
     return [exactly(words, modes["ratio"]["lossless"]) for words, modes in _memory(committed).items()]
 
 
 def share_of_conv_inputs(committed: Committed, _: str) -> list[Measured]:
-    """Convolution inputs in % of everything that waits for backward."""
+    """Return convolution inputs in % of all bytes saved for backward."""
     return [
         exactly(words, 100 * modes["conv_bytes"]["lossless"] / modes["kept_bytes"]["none"])
         for words, modes in _memory(committed).items()
@@ -214,25 +214,25 @@ def share_of_conv_inputs(committed: Committed, _: str) -> list[Measured]:
 
 
 def error_std(committed: Committed, file: str) -> list[Measured]:
-    """Standard deviation of a codec's errors, in bounds."""
+    """Return the standard deviation of each codec's errors, as a multiple of the bound."""
     rows = committed.rows(file).groupby("codec")[["std", "num_values"]].first()
     return [exactly(str(codec), row["std"], int(row["num_values"])) for codec, row in rows.iterrows()]
 
 
 def kurtosis(committed: Committed, file: str) -> list[Measured]:
-    """Kurtosis of weight gradient errors at a bound of 0.01, by batch size."""
+    """Return the kurtosis of weight gradient errors at a bound of 0.01, by batch size."""
     rows = committed.rows(file, "bound == 0.01").groupby("batch_size")[["kurtosis", "num_weights"]].first()
     return [exactly(f"N = {size}", row["kurtosis"], int(row["num_weights"])) for size, row in rows.iterrows()]
 
 
 def predicted_sigma(committed: Committed, file: str, *, form: str) -> list[Measured]:
-    """Predicted over measured standard deviation of gradient errors, every layer, bound and batch size."""
-    rows = committed.rows(file, "measured_sigma > 0")  # layers without an error were kept exactly
+    """Return predicted over measured std of gradient errors, over all layers, bounds and batch sizes."""
+    rows = committed.rows(file, "measured_sigma > 0")  # layers without an error were saved exactly
     return [all_of("ResNet-18", rows[f"{form}_sigma"] / rows["measured_sigma"])]
 
 
 def accuracy_of_activations(committed: Committed, file: str, *, mode: str) -> list[Measured]:
-    """Last top-1 less that without compression, same seed, points, by what tells runs of a mode apart."""
+    """Return the last top-1 minus that without compression, same seed, in points, per setting of a mode."""
     rows = committed.rows(file)
     rows = rows[rows["value"].str.startswith(mode)]
     return [difference_points(str(row["value"]).rpartition("=")[2], row) for _, row in rows.iterrows()]

@@ -1,1 +1,1 @@
-"""Other loaders, behind one protocol, so that they are measured as ours is."""
+"""Other loaders, behind the same protocol as ours so that they are measured alike."""

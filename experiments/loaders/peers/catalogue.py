@@ -1,4 +1,4 @@
-"""Every loader that can be measured, and what keeps one from it."""
+"""Catalogue of the loaders that can be measured, and why one is absent."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class SourceImage(NamedTuple):
 
 
 class Format(Protocol):
-    """What a peer reads: the same module."""
+    """Builder of the files that a peer reads; the peer's module implements it, too."""
 
     def build(self, images: Sequence[SourceImage], folder: Path) -> None:
         """Write the images into a new, empty folder."""
@@ -40,7 +40,7 @@ _FFCV_EXTRA = (
 )
 
 OURS = "records"
-"""The folder and the module of ours."""
+"""The folder of our records, and the module of our loader."""
 
 LINKS = "image_folder"
 """The folder of links to the original files."""
@@ -48,7 +48,7 @@ LINKS = "image_folder"
 
 @dataclass(frozen=True, slots=True)
 class PeerEntry:
-    """A loader that is not ours."""
+    """A loader other than ours."""
 
     title: str
     decode: str
@@ -56,16 +56,16 @@ class PeerEntry:
     format: str
     """The folder that it reads; loaders of one format share it."""
     module: str
-    """In this package."""
+    """Its module in this package."""
     filter: str
-    """How its resizing looks at the pixels that become one: `triangle`, as ours with `loader.antialias`;
-    `areas`, means over them; `none`, as ours without."""
+    """Its filter when shrinking: `triangle`, as ours with `loader.antialias`; `areas`, means over the pixels
+    that become one; `none`, as ours without."""
     needs: str | None = None
-    """What must be importable, beside what the project needs itself."""
+    """Package that must be importable, besides the project's own dependencies."""
     differs: str = "processes; decodes whole images"
-    """How its work differs from ours, in a few words for its row: the module says more."""
+    """How its work differs from ours, in a few words for its row; the module docstring has details."""
     install: str = _EXTRA
-    """How to get that."""
+    """How to install `needs`."""
 
 
 _THREADS = "threads, not processes"
@@ -79,7 +79,7 @@ PEERS: dict[str, PeerEntry] = {
     "image_folder_torchvision": PeerEntry(
         "ImageFolder, torchvision", "torchvision", LINKS, "image_folder", "triangle"
     ),
-    # Takes the place of torchvision's decoders, which are deprecated from torchvision 0.29 on.
+    # Replaces torchvision's decoders, which are deprecated from torchvision 0.29 on.
     "image_folder_torchcodec": PeerEntry(
         "ImageFolder, TorchCodec", "torchcodec", LINKS, "image_folder", "triangle", "torchcodec"
     ),
@@ -120,7 +120,7 @@ _OURS_DIFFER = "processes; decodes what a crop needs"
 
 
 def absence(name: str) -> str | None:
-    """Why a loader cannot be measured here; None if it can, as far as looking for its package tells.
+    """Return why a loader cannot be measured here; None if it needs no package, or its package is found.
 
     Raises:
         ConfigError: there is no such loader.
@@ -132,7 +132,7 @@ def absence(name: str) -> str | None:
 
 
 def open_peer(name: str) -> Peer:
-    """The module of a loader. Raises ImportError if what it needs cannot be imported."""
+    """Return a loader's module. Raises ImportError if a package that it needs cannot be imported."""
     from pcr_exp.measuring.throughput import records
 
     entry = _entry(name)
@@ -140,44 +140,44 @@ def open_peer(name: str) -> Peer:
 
 
 def open_format(name: str) -> Format:
-    """The module that builds what a peer reads. Raises ImportError if what it needs cannot be imported."""
+    """Return the module that builds a peer's format. Raises ImportError if a package cannot be imported."""
     return cast(Format, _import(PEERS[name].module))
 
 
 def decoder_label(name: str, decode: str, *, antialias: bool) -> str:
-    """What rows call the decoder: ours with the resize filter is `<decode>, filtered`.
+    """Return the decoder's name in rows: `<decode>, filtered` for ours with the resize filter.
 
-    Without, it is the bare name, as in rows from before there was a filter.
+    Without the filter it is the bare name, as in rows from before the filter existed.
     """
     return own_decoder(decode, antialias=antialias) if is_ours(name) else decode
 
 
 def filter_of(name: str, decoder: str) -> str:
-    """How a loader's resizing filters, in the words of `PeerEntry.filter`; `decoder` is what its row says."""
+    """Return a loader's resize filter, as in `PeerEntry.filter`; `decoder` is the name in its row."""
     entry = _entry(name)
     return entry.filter if entry else "triangle" if decoder.endswith(FILTERED) else "none"
 
 
 def differs_of(name: str) -> str:
-    """How a loader's work differs from that of others, for its row."""
+    """Return how a loader's work differs from that of others, for its row."""
     entry = _entry(name)
     return _OURS_DIFFER if entry is None else entry.differs
 
 
 def format_of(name: str) -> str:
-    """The folder that a loader reads."""
+    """Return the folder that a loader reads."""
     entry = _entry(name)
     return OURS if entry is None else entry.format
 
 
 def title_of(name: str) -> str:
-    """What to call a loader in a table."""
+    """Return the name of a loader for tables."""
     entry = _entry(name)
     return name.replace("_", " ") if entry is None else entry.title
 
 
 def is_ours(name: str) -> bool:
-    """Whether a loader's name is one of our scan levels."""
+    """Return whether a loader's name is one of our scan levels."""
     return _entry(name) is None
 
 
@@ -188,12 +188,12 @@ def _import(module: str) -> ModuleType:
 def _is_installed(package: str) -> bool:
     try:
         return importlib.util.find_spec(package) is not None
-    except ModuleNotFoundError:  # what the package lies in is not there either
+    except ModuleNotFoundError:  # the package that contains it is missing, too
         return False
 
 
 def _entry(name: str) -> PeerEntry | None:
-    """A peer's entry; None for ours."""
+    """Return a peer's entry; None for ours."""
     if name in PEERS:
         return PEERS[name]
     if not is_level(name):

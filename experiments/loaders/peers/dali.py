@@ -1,7 +1,7 @@
 """NVIDIA DALI on the CPU, one file per image.
 
-What differs: threads, not processes; only the crop is decoded; the order of an epoch is the same in every
-run, as its full shuffle takes no seed; batches run on over the ends of epochs.
+Differences: it uses threads, not processes. Only the crop is decoded. An epoch's order is the same in every
+run, because the full shuffle takes no seed. Batches continue across the ends of epochs.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from pcr_exp.measuring.throughput.job import AUGMENT, Images, Job
 
 
 def build(images: Sequence[SourceImage], folder: Path) -> None:
-    """Class folders of links, as for ImageFolder."""
+    """Create class folders of links, as for ImageFolder."""
     image_folder.build(images, folder)
 
 
 def batches(folder: Path, job: Job) -> Iterator[Images]:
-    """uint8 [B, H, W, 3]."""
+    """Yield uint8 [B, H, W, 3]."""
     pipeline = _pipeline(
         str(folder),
         job.image_size,
@@ -44,7 +44,7 @@ def batches(folder: Path, job: Job) -> Iterator[Images]:
 
 @pipeline_def
 def _pipeline(folder: str, image_size: int) -> Any:
-    # Its other shuffle, by a buffer, draws some images twice in an epoch and others not at all.
+    # The alternative, a buffered shuffle, draws some images twice in an epoch and others not at all.
     jpegs, labels = fn.readers.file(file_root=folder, shuffle_after_epoch=True, name="files")
     images = fn.decoders.image_random_crop(
         jpegs,

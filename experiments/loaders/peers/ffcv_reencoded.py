@@ -1,7 +1,7 @@
-"""FFCV's own files: its writer decodes every image and encodes it again, at JPEG quality 90 and 4:2:0.
+"""FFCV's own files: its writer decodes every image and re-encodes it at JPEG quality 90 and 4:2:0.
 
-These are other images than those that all other loaders decode: fewer bytes, less colour, new artefacts. What
-differs besides is as in `beton`.
+The images differ from those that all other loaders decode: fewer bytes, less colour, new artefacts. Other
+differences are those of `beton`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy.typing as npt
 from ffcv.fields import RGBImageField
 from PIL import Image
 
-from experiments.loaders.peers.beton import batches as batches  # read alike
+from experiments.loaders.peers.beton import batches as batches  # read in the same way
 from experiments.loaders.peers.beton import write
 from experiments.loaders.peers.catalogue import SourceImage
 
@@ -22,11 +22,11 @@ QUALITY = 90
 
 
 def build(images: Sequence[SourceImage], folder: Path) -> None:
-    """One file, as `RGBImageField(write_mode="jpg")` writes it."""
+    """Write one file, as `RGBImageField(write_mode="jpg")` does."""
     write(images, folder, RGBImageField(write_mode="jpg", jpeg_quality=QUALITY), _decoded)
 
 
 def _decoded(source: SourceImage) -> npt.NDArray[np.uint8]:
-    """uint8 [H, W, 3]."""
+    """Return uint8 [H, W, 3]."""
     with Image.open(source.path) as image:
         return np.asarray(image.convert("RGB"))

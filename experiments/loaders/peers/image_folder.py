@@ -1,7 +1,7 @@
 """torchvision's ImageFolder and torch's DataLoader: what most people use, one file per image.
 
-Under a throttle each image is one request of our storage layer; without one, files are opened as torchvision
-does it.
+Under a throttle, each image is one request to our storage layer. Without one, files are opened as torchvision
+does.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from pcr_exp.storage.protocol import Storage
 
 
 def worker_settings(job: Job) -> dict[str, Any]:
-    """How a peer's DataLoader runs its workers: as many as ours. Its one pass is a stream over epochs."""
+    """Return a peer's DataLoader settings: as many workers as ours. Its single pass covers all epochs."""
     workers = job.settings.num_workers
     return {
         "num_workers": workers,
@@ -35,20 +35,20 @@ def worker_settings(job: Job) -> dict[str, Any]:
 
 
 def torch_images(loader: DataLoader[Any]) -> Iterator[Images]:
-    """The images of all batches of (images, labels); the loader's workers end with the generator.
+    """Yield the images of all (images, labels) batches; the loader's workers end with the generator.
 
-    The caller keeps no reference to the loader.
+    The caller must not keep a reference to the loader.
     """
     try:
         for images, _labels in loader:
             yield images
     finally:
-        # CPU seconds of workers are known once they have ended, and the last reference to a loader ends them.
+        # Workers' CPU seconds are known once they end, which is when the last reference to the loader goes.
         del loader
 
 
 class EpochsSampler(Sampler[int]):
-    """Every sample once per epoch, in a new order each time; epochs follow without a stop."""
+    """Yields every sample once per epoch, in a new order each time, in one continuous stream."""
 
     def __init__(self, dataset: Sized, num_epochs: int, seed: int) -> None:
         self._size, self._num_epochs, self._seed = len(dataset), num_epochs, seed
@@ -63,7 +63,7 @@ class EpochsSampler(Sampler[int]):
 
 
 def build(images: Sequence[SourceImage], folder: Path) -> None:
-    """Class folders of links: the images themselves stay where they are."""
+    """Create class folders of links; the images themselves stay where they are."""
     for label in {image.label for image in images}:
         (folder / f"{label:05d}").mkdir()
     for number, image in enumerate(images):
@@ -71,7 +71,7 @@ def build(images: Sequence[SourceImage], folder: Path) -> None:
 
 
 def batches(folder: Path, job: Job) -> Iterator[Images]:
-    """uint8 [B, 3, H, W]."""
+    """Return an iterator over uint8 [B, 3, H, W]."""
     from_pil = job.decode == "pil"
     dataset = ImageFolder(
         str(folder), transform=crop(job.image_size, from_pil=from_pil), loader=_loader(folder, job)
@@ -84,7 +84,7 @@ def batches(folder: Path, job: Job) -> Iterator[Images]:
 
 
 def crop(image_size: int, *, from_pil: bool) -> Callable[[Any], torch.Tensor]:
-    """Random-resized-crop and flip, to uint8 [3, H, W], of a PIL image or a tensor."""
+    """Return a random-resized-crop and flip of a PIL image or a tensor, to uint8 [3, H, W]."""
     steps: list[Callable[..., Any]] = [
         v2.RandomResizedCrop(image_size, tuple(AUGMENT.crop_scale), tuple(AUGMENT.crop_ratio)),
         v2.RandomHorizontalFlip(),
@@ -93,7 +93,7 @@ def crop(image_size: int, *, from_pil: bool) -> Callable[[Any], torch.Tensor]:
 
 
 def _loader(folder: Path, job: Job) -> Callable[[str], Any]:
-    """What ImageFolder opens a path with."""
+    """Return the function that ImageFolder opens a path with."""
     decode = open_decoder(job.decode)
     if not is_limited(job.storage):
         return pil_loader if job.decode == "pil" else decode
@@ -103,16 +103,16 @@ def _loader(folder: Path, job: Job) -> Callable[[str], Any]:
 def _read_through(
     storage: Storage, folder: Path, decode: Callable[[bytes], Any], path: str
 ) -> Image.Image | torch.Tensor:
-    """One request for the whole file. Its size is asked of the file system, at no charge."""
+    """Read a whole file in one request and decode it. Its size comes from the file system, at no charge."""
     file = Path(path)
     return decode(storage.read(str(file.relative_to(folder)), 0, file.stat().st_size))
 
 
 def open_decoder(name: str) -> Callable[[Any], Any]:
-    """Return what decodes a path or bytes to RGB; workers import it again by its name.
+    """Return a function that decodes a path or bytes (`pil`: only bytes) to RGB. It pickles by name.
 
     Raises:
-        ImportError: this torchvision has no decoders any more, or there is no TorchCodec that decodes images.
+        ImportError: torchvision no longer has decoders, or there is no TorchCodec that decodes images.
     """
     if name == "pil":
         return _decode_pil

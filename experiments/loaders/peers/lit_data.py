@@ -1,7 +1,7 @@
 """LitData: chunks of samples in a local folder, read by its own DataLoader.
 
-What differs: chunks are shuffled, and samples in windows of 256 of a chunk. Epochs are one long one, in which
-every chunk stands as often as there are epochs. Crops are those of ImageFolder, of what TorchCodec decodes.
+Differences: chunks are shuffled, and samples within windows of 256 in a chunk. All epochs form one long epoch
+that contains every chunk once per epoch. TorchCodec decodes, and crops are those of ImageFolder.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from experiments.loaders.peers.image_folder import crop, open_decoder, torch_ima
 from pcr_exp.measuring.throughput.job import Images, Job
 
 CHUNK_IMAGES = 64
-"""Few enough for several chunks per worker on a sample of a dataset."""
+"""Small enough for several chunks per worker on a sample of a dataset."""
 
 
 def build(images: Sequence[SourceImage], folder: Path) -> None:
-    """Chunks of 64 images, the JPEG bytes as they are."""
+    """Write chunks of 64 images, with unchanged JPEG bytes."""
     optimize(_sample, inputs=list(images), output_dir=str(folder), num_workers=1, chunk_size=CHUNK_IMAGES)
 
 
@@ -32,7 +32,7 @@ def _sample(image: SourceImage) -> dict[str, Any]:
 
 
 def batches(folder: Path, job: Job) -> Iterator[Images]:
-    """uint8 [B, 3, H, W]."""
+    """Yield uint8 [B, 3, H, W]."""
     dataset = _Images(str(folder), shuffle=True, seed=job.seed, subsample=float(job.num_epochs))
     dataset.decode = open_decoder(job.decode)
     dataset.crop = crop(job.image_size, from_pil=job.decode == "pil")
@@ -42,7 +42,7 @@ def batches(folder: Path, job: Job) -> Iterator[Images]:
         )
     finally:
         del dataset
-        gc.collect()  # its loader is part of a circle of references, and its workers end with it
+        gc.collect()  # the loader is in a reference cycle, and its workers end with it
 
 
 class _Images(StreamingDataset):

@@ -1,8 +1,8 @@
 """MosaicML Streaming: MDS shards in a local folder, read by torch workers.
 
-What differs: samples are shuffled by its default algorithm, within blocks of shards; a small set is one
-block, hence shuffled as a whole. Epochs are one long one, in which every image stands as often as there are
-epochs. Crops are those of ImageFolder, of what TorchCodec decodes.
+Differences: its default algorithm shuffles samples within blocks of shards; a small set is one block, and
+hence shuffled as a whole. All epochs form one long epoch that contains every image once per epoch. TorchCodec
+decodes, and crops are those of ImageFolder.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from pcr_exp.measuring.throughput.job import Images, Job
 
 
 def build(images: Sequence[SourceImage], folder: Path) -> None:
-    """MDS shards of the size that it chooses itself, the JPEG bytes as they are."""
+    """Write MDS shards of the default size, with unchanged JPEG bytes."""
     with MDSWriter(out=str(folder), columns={"jpeg": "bytes", "label": "int"}) as shards:
         for image in images:
             shards.write({"jpeg": Path(image.path).read_bytes(), "label": image.label})
 
 
 def batches(folder: Path, job: Job) -> Iterator[Images]:
-    """uint8 [B, 3, H, W]."""
-    clean_stale_shared_memory()  # a run that was killed leaves names behind, which would be refused
+    """Return an iterator over uint8 [B, 3, H, W]."""
+    clean_stale_shared_memory()  # a killed run leaves names behind, which would be refused
     dataset = _Images(
         streams=[Stream(local=str(folder), repeat=float(job.num_epochs))],
         batch_size=job.batch_size,

@@ -1,8 +1,8 @@
 """TFRecord through tf.data, on the CPU.
 
-What differs: the shuffle is approximate (files, then a buffer of samples), and batches run on over the ends
-of epochs. As TensorFlow's own recipes do it, only the crop is decoded, and it is resized without antialias:
-less work than the others do where a crop is larger than the output.
+Differences: the shuffle is approximate (files, then a buffer of samples), and batches continue across the
+ends of epochs. As in TensorFlow's own recipes, only the crop is decoded, and it is resized without
+antialiasing. Where a crop is larger than the output, this is less work than the others do.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from pcr_exp.measuring.throughput.job import AUGMENT, Images, Job
 
 SHARD_IMAGES = 64
 SHUFFLE_IMAGES = 512
-"""Samples that are shuffled together: compressed, as many as eight shards."""
+"""Compressed samples in the shuffle buffer: eight shards."""
 _FEATURES = {"jpeg": tf.io.FixedLenFeature([], tf.string), "label": tf.io.FixedLenFeature([], tf.int64)}
 
 
 def build(images: Sequence[SourceImage], folder: Path) -> None:
-    """Shards of 64 examples, the JPEG bytes as they are."""
+    """Write shards of 64 examples, with unchanged JPEG bytes."""
     for start in range(0, len(images), SHARD_IMAGES):
         with tf.io.TFRecordWriter(f"{folder}/{start // SHARD_IMAGES:06d}.tfrecord") as shard:
             for image in images[start : start + SHARD_IMAGES]:
@@ -32,7 +32,7 @@ def build(images: Sequence[SourceImage], folder: Path) -> None:
 
 
 def batches(folder: Path, job: Job) -> Iterator[Images]:
-    """uint8 [B, H, W, 3]."""
+    """Yield uint8 [B, H, W, 3]."""
     tf.config.set_visible_devices([], "GPU")
     workers = max(1, job.settings.num_workers)
     options = tf.data.Options()

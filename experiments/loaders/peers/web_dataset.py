@@ -1,8 +1,8 @@
-"""WebDataset: tar shards that torch workers read from front to back.
+"""WebDataset: tar shards that torch workers read sequentially.
 
-What differs: the shuffle is approximate. Each worker takes every n-th shard, shuffles those, and then samples
-in a buffer of its own; batches run on over the ends of epochs. Crops are those of ImageFolder, of what
-TorchCodec decodes, the fastest of the decoders that a torch worker can call.
+Differences: the shuffle is approximate. Each worker takes every n-th shard, shuffles these shards, and then
+shuffles samples in its own buffer. Batches continue across the ends of epochs. TorchCodec decodes, the
+fastest decoder that a torch worker can call, and crops are those of ImageFolder.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from experiments.loaders.peers.image_folder import crop, open_decoder, torch_ima
 from pcr_exp.measuring.throughput.job import Images, Job
 
 SHARD_IMAGES = 64
-"""Few enough for several shards per worker on a sample of a dataset: a worker without a shard would idle."""
+"""Small enough for several shards per worker on a sample of a dataset; a worker without one would idle."""
 SHUFFLE_IMAGES = 512
-"""Samples that are shuffled together, per worker: compressed, as many as eight shards."""
+"""Compressed samples in each worker's shuffle buffer: eight shards."""
 
 
 def build(images: Sequence[SourceImage], folder: Path) -> None:
-    """Shards of 64 images, the JPEG bytes as they are."""
+    """Write shards of 64 images, with unchanged JPEG bytes."""
     with webdataset.ShardWriter(f"{folder}/%06d.tar", maxcount=SHARD_IMAGES, verbose=0) as shards:
         for number, image in enumerate(images):
             jpeg = Path(image.path).read_bytes()
@@ -34,11 +34,11 @@ def build(images: Sequence[SourceImage], folder: Path) -> None:
 
 
 def batches(folder: Path, job: Job) -> Iterator[Images]:
-    """uint8 [B, 3, H, W]. Workers collate: one hand-over per batch, as its authors advise."""
+    """Return an iterator over uint8 [B, 3, H, W]. Workers collate whole batches, as its authors advise."""
     shards = sorted(map(str, folder.glob("*.tar")))
     samples = (
-        # Each epoch has its own order: detshuffle counts epochs; a generator goes on where a seed would not.
-        # empty_check: fewer shards than workers leave one without any, which is no error here.
+        # Each epoch has its own order: detshuffle counts epochs, and a generator does not restart as a seed
+        # would. empty_check: with fewer shards than workers, a worker without shards is not an error here.
         webdataset.WebDataset(
             shards, shardshuffle=len(shards), detshuffle=True, seed=job.seed, empty_check=False
         )
@@ -48,7 +48,7 @@ def batches(folder: Path, job: Job) -> Iterator[Images]:
         .map_tuple(crop(job.image_size, from_pil=job.decode == "pil"), int)
         .repeat(job.num_epochs)
     )
-    # Batches are made of what is repeated, and not repeated themselves: none is short but the last.
+    # Repeat before batching, so that only the last batch may be short.
     dataset = webdataset.DataPipeline(samples, webdataset.batched(job.batch_size))
     loader: DataLoader[Any] = DataLoader(dataset, batch_size=None, **worker_settings(job))
     return torch_images(loader)

@@ -1,5 +1,5 @@
-"""How fast one step is by itself: each file is a program, `python -m experiments.loaders.speed.<name>`.
+"""Speed of single steps: each file but `pages` is a program, `python -m experiments.loaders.speed.<name>`.
 
-They measure native ImageNet images (`--images`), print a table, and keep its rows as a CSV that a page in
-results/ shows.
+Most measure on native ImageNet images (`--images`). They print a table, and save its rows as a CSV that a
+page in results/ shows.
 """

@@ -1,14 +1,14 @@
-"""What a cache saves, by the order in which the loader reads: prefixes that are kept, beside what others do.
+"""Bytes that a cache saves in the loader's reading order: our prefix cache against two alternatives.
 
 `python -m experiments.loaders.speed.cached_reads` writes cached_reads.csv into outputs/cache. Nothing is
-decoded and no storage is slow: bytes are counted. Records are 1/100,000 of ImageNet's (1,024 images in 110 MB
-at all scan groups), read in the order of `loading.lanes` through the cache that training uses.
+decoded and no storage is slow; only bytes are counted. Records are 1/100,000 of ImageNet's (1,024 images in
+110 MB at all scan groups), read in the order of `loading.lanes` through the cache that training uses.
 
-    kept prefixes    `storage.cache`: nothing is evicted, a higher group reads what is missing
-    recent prefixes  the same, but the prefix that was used longest ago makes room (LRU)
-    whole files      a file is read whole when any of it is wanted; the one used longest ago makes room
+    kept prefixes    `storage.cache`: evicts nothing; a higher group reads what is missing
+    recent prefixes  the same, but evicts the least recently used prefix (LRU)
+    whole files      reads a file whole when any part is needed; evicts the least recently used file
 
-`bound`: no cache of C bytes saves a job more than C in an epoch, nor bytes that nobody had read before.
+`bound`: a cache of C bytes saves a job at most C bytes per epoch, and no bytes that nobody had read before.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from pcr_exp.storage.counters import CountingStorage
 from pcr_exp.storage.protocol import Storage
 
 GROUP_SHARES = {1: 0.061, 2: 0.138, 5: 0.466, 10: 1.0}
-"""Of a record's bytes, by scan group, on 1,000 ImageNet images."""
+"""Share of a record's bytes up to each scan group, on 1,000 ImageNet images."""
 RECORD_BYTES, SCALE = 1100, 100_000
 NUM_RECORDS, IMAGES_PER_RECORD, BATCH_SIZE = 320, 16, 4
-"""An epoch of 320 records, 8 of them in use; batches use as much of a record as 256 images of 1,024 do."""
+"""An epoch has 320 records, 8 in use at once. A batch is a quarter of a record, like 256 images of 1,024."""
 EPOCHS = 9
 CACHE_SHARES = (0.05, 0.1, 0.25, 0.5, 0.75, 1.0)
-"""Of the bytes of all records at the highest group that is read."""
+"""Cache sizes, as shares of the bytes of all records at the highest group that is read."""
 MIB_PER_S, LATENCY_S = 100, 0.05
 
 
@@ -44,12 +44,12 @@ class Reading(NamedTuple):
     """A way to choose scan groups."""
 
     group: Callable[[int, int, int], int]
-    """Given (seed, epoch, number of the read in it)."""
+    """Returns the group, given (seed, epoch, number of the read in the epoch)."""
     highest: int
 
 
 def _balanced(seed: int, epoch: int, read: int) -> int:
-    """Bandwidth that changes every 40 reads, and a group that follows it."""
+    """Return a group that follows a bandwidth which changes every 40 reads."""
     return [2, 5, 10, 5][int(np.random.default_rng((seed, epoch, read // 40)).integers(4))]
 
 
@@ -64,29 +64,29 @@ class ZerosStorage(Storage):
     """Files of any length, all zeros."""
 
     def read(self, path: str, offset: int, length: int) -> bytes:  # noqa: ARG002
-        """That many zeros."""
+        """Return `length` zeros."""
         return bytes(length)
 
     def size(self, path: str) -> int:  # noqa: ARG002
-        """That of a record."""
+        """Return the size of a record."""
         return RECORD_BYTES
 
 
 class RecentPrefixes:
-    """Prefixes of at most `max_bytes`; the one that was used longest ago makes room."""
+    """LRU cache of at most `max_bytes` of prefixes."""
 
     def __init__(self, max_bytes: int) -> None:
         self._left = max_bytes
         self._prefixes: OrderedDict[str, bytes] = OrderedDict()
 
     def get(self, path: str) -> bytes:
-        """What is there of a file."""
+        """Return the cached prefix of a file; empty if there is none."""
         if path in self._prefixes:
             self._prefixes.move_to_end(path)
         return self._prefixes.get(path, b"")
 
     def put(self, path: str, prefix: bytes) -> None:
-        """Keep a prefix, in place of others."""
+        """Cache a prefix, evicting others if needed."""
         self._left += len(self._prefixes.pop(path, b""))
         while self._prefixes and self._left < len(prefix):
             self._left += len(self._prefixes.popitem(last=False)[1])
@@ -95,21 +95,21 @@ class RecentPrefixes:
             self._left -= len(prefix)
 
     def forget(self, path: str) -> bool:
-        """Keep nothing of a file any more; whether something was kept."""
+        """Drop a file's prefix; return whether there was one."""
         held = self._prefixes.pop(path, b"")
         self._left += len(held)
         return bool(held)
 
 
 class WholeFiles:
-    """A storage that reads whole files, and keeps those that were used last."""
+    """Storage that reads whole files and caches the most recently used."""
 
     def __init__(self, inner: CountingStorage, max_bytes: int) -> None:
         self._inner = inner
         self._files = RecentPrefixes(max_bytes)
 
     def read(self, path: str, offset: int, length: int) -> bytes:
-        """The wanted part of the whole file."""
+        """Return the requested part of a file that is read whole."""
         file = self._files.get(path) or self._inner.read(path, 0, RECORD_BYTES)
         self._files.put(path, file)
         return file[offset : offset + length]
@@ -128,14 +128,14 @@ CACHES = {
 
 @cache
 def epoch_reads(seed: int, epoch: int) -> EpochOrder:
-    """The order of an epoch, as one process reads it with 8 lanes."""
+    """Return the order in which one process with 8 lanes reads an epoch."""
     sizes = [IMAGES_PER_RECORD] * NUM_RECORDS
     places = EpochLanes(sizes, seed=seed, epoch=epoch, num_lanes=8, window=1).slot(0, 1)
     return epoch_order([SampleSequence.once(places)], BATCH_SIZE)
 
 
 def simulate(reading: Reading, kind: str, max_bytes: int, num_jobs: int) -> dict[str, float]:
-    """Read EPOCHS epochs by jobs that take turns on one cache; what was saved after the first, of the bound.
+    """Read EPOCHS epochs by jobs that take turns on one cache; return what it saves after the first epoch.
 
     Raises:
         KeyError: there is no such cache.
@@ -164,7 +164,7 @@ def simulate(reading: Reading, kind: str, max_bytes: int, num_jobs: int) -> dict
 
 
 def _in_turns(reading: Reading, epoch: int, num_jobs: int) -> Iterator[tuple[int, int]]:
-    """(record, bytes) of every read of an epoch, job after job."""
+    """Yield (record, bytes) of every read of an epoch; jobs take turns."""
 
     def one(seed: int) -> list[tuple[int, int]]:
         records = epoch_reads(seed, epoch).records.tolist()
@@ -175,7 +175,7 @@ def _in_turns(reading: Reading, epoch: int, num_jobs: int) -> Iterator[tuple[int
 
 
 def _first_batch_s(reading: Reading, storage: Any, counted: CountingStorage) -> float:
-    """Seconds that a new job waits for its first batch, at 100 MiB/s and 50 ms, on the cache as it is."""
+    """Return a new job's seconds until its first batch, at 100 MiB/s and 50 ms, with the cache as it is."""
     order = epoch_reads(seed=99, epoch=0)
     first = [int(r) for r, use in zip(order.records, order.first_use, strict=True) if use < BATCH_SIZE]
     before = counted.bytes_read, counted.num_reads
@@ -190,7 +190,7 @@ def _length(group: int) -> int:
 
 
 def rows(_: Namespace, num_jobs: Sequence[int] = (1, 4)) -> Iterator[Row]:
-    """Every reading, cache size and cache."""
+    """Yield a row for every reading, number of jobs, cache size and cache."""
     for (name, reading), jobs, share in product(READINGS.items(), num_jobs, (0.0, *CACHE_SHARES)):
         max_bytes = round(share * NUM_RECORDS * _length(reading.highest))
         for kind in CACHES if share else ("kept prefixes",):

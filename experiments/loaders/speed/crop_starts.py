@@ -1,14 +1,14 @@
-"""What decoding gains if it begins at a crop's first row, and the size of a table of such places.
+"""Gain from starting to decode at a crop's first row, and the size of a table of such start positions.
 
-`python -m experiments.loaders.speed.crop_starts` prints a table, kept as outputs/throughput/crop_starts.csv:
+`python -m experiments.loaders.speed.crop_starts` prints a table, saved as outputs/throughput/crop_starts.csv:
 CPU milliseconds to decode random-resized-crops of native ImageNet images, in one process, everything warm.
-`today` reads every scan from its beginning. The others read a file that begins less than so many MCU rows
-above the crop, which jpegtran cut without loss: as a decoder would that knew where these rows begin in every
-scan. Pixels are the same. Looking into the table costs nothing here, so the gain is an upper bound.
+`today` reads every scan from its beginning. `table, every N rows` reads a file that jpegtran cut losslessly
+at most N MCU rows above the decoded rows. A decoder could do the same if it knew where these rows begin in
+every scan. Pixels are identical. A table look-up costs nothing here, so the gain is an upper bound.
 
-`bytes_share` is the table over the image's bytes up to the group: for every scan 3 bytes for its place, for
-every component of a scan of means 2 for its predictor, for every scan of other coefficients 1 for blocks to
-come without symbols (EOBRUN).
+`bytes_share` is the table's size over the image's bytes up to the group. An entry has 3 bytes for the
+position in every scan, 2 for the predictor of every component of a first DC scan, and 1 in every AC scan for
+the blocks to come without symbols (EOBRUN).
 """
 
 from __future__ import annotations
@@ -33,26 +33,26 @@ from pcr_exp.loading.transform import Crop, TrainTransform, random_crop
 
 GROUPS = (10, 5)
 ROWS = (1, 2, 3, 4)
-"""MCU rows from one place to the next."""
+"""MCU rows between entries of the table."""
 CROPS_PER_IMAGE = 4
 TODAY = "today"
 _MARGIN_PX = 4
-"""What parts are decoded with around them (pcr_exp.images.decoded)."""
+"""Margin decoded around a crop, as in pcr_exp.images.decoded."""
 _SOF_CODES = (0xC0, 0xC1, 0xC2)
 
 
 Decoded = tuple[int, str, Callable[[], Any], float]
-"""A crop's group, a way to decode it, what does it, and the table's share of the bytes."""
+"""A crop's group, the name of a way to decode it, a call that does so, and the table's share of the bytes."""
 
 
 def mcu_height_px(jpeg: bytes) -> int:
-    """8 or 16: the frame's first component has the largest sampling factors."""
+    """Return 8 or 16; the frame's first component is taken to have the largest sampling factors."""
     frame = next(segment for segment in segments(jpeg) if segment.code in _SOF_CODES)
     return 8 * (jpeg[frame.payload + 7] & 15) if jpeg[frame.payload + 5] > 1 else 8
 
 
 def table_bytes(group: int, num_components: int, num_places: int) -> int:
-    """See the module."""
+    """Return the size of the table that the module docstring describes."""
     scans = DEFAULT.scans_of(num_components)[:group]
     predictors = sum(2 * len(scan.components) for scan in scans if scan.first == 0 and scan.high == 0)
     runs = sum(scan.first > 0 for scan in scans)
@@ -61,19 +61,19 @@ def table_bytes(group: int, num_components: int, num_places: int) -> int:
 
 
 def below(original: bytes, frame: Frame, top: int) -> bytes:
-    """The image without its first `top` rows, a multiple of an MCU's, in progressive scans."""
+    """Return the image, in progressive scans, without its first `top` rows, a multiple of the MCU height."""
     size = f"{frame.width_px}x{frame.height_px - top}"
     command = ["jpegtran", "-copy", "none", "-crop", f"{size}+0+{top}"]
     return to_progressive(subprocess.run(command, input=original, capture_output=True, check=True).stdout)
 
 
 def first_scans(jpeg: bytes, group: int) -> bytes:
-    """The file of a scan group."""
+    """Return the file of a scan group: its first `group` scans."""
     return join_pieces(split_scans(jpeg)[:group])
 
 
 def cases_of(original: bytes, decoder: JpegDecoder, crops: list[Crop]) -> Iterator[Decoded]:
-    """Each crop at each group in each way. Raises ImageError where the decoder is not for the file."""
+    """Yield each crop at each group in each way. Raises ImageError if the decoder cannot handle the file."""
     step = mcu_height_px(original)
     layout = decoder.read_layout(original)
     frame, starts = layout.frame, {0: to_progressive(original)}
@@ -100,7 +100,7 @@ def cases_of(original: bytes, decoder: JpegDecoder, crops: list[Crop]) -> Iterat
 
 
 def rows(given: Namespace) -> Iterator[Row]:
-    """Every way by turns, crop by crop."""
+    """Measure the ways in turn, crop by crop."""
     decoder = find_decoder()
     if decoder is None:
         raise SystemExit("the decoder is missing: `python -m pcr_exp doctor` says how to get it")

@@ -1,8 +1,8 @@
 """Where one core's time goes from record bytes to a batch, at each scan group and decode mode.
 
-`python -m experiments.loaders.speed.decode` prints a table and keeps it as outputs/antialias/cost.csv:
-microseconds of CPU time per native ImageNet image, random-resized-crop 224, in one process, everything
-warm; with the filter of `loader.antialias` and without, by turns.
+`python -m experiments.loaders.speed.decode` prints a table and saves it as outputs/antialias/cost.csv:
+microseconds of CPU time per native ImageNet image, random-resized-crop to 224 px, in one process, everything
+warm. Cases with and without the filter of `loader.antialias` take turns.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ CASES = [
     *product(("pcr",), (10, 5), ("libjpeg", "scaled")),
     *product(("pcr",), (2, 1), ("libjpeg", "unsmoothed", "scaled")),
 ]
-"""(encoding, scan group, loader.decode); `scaled` is `unsmoothed` from group 3 on, and of baseline records
-all are one."""
+"""(encoding, scan group, loader.decode). From group 3 on `scaled` equals `unsmoothed`; for baseline records
+all modes are equal."""
 FILTERS = {"no": False, "yes": True}
-"""`loader.antialias`, as rows call it."""
+"""Values of `loader.antialias` by their names in rows."""
 
 
 def profile(folder: Path, encoding: str, group: int, mode: str, *, antialias: bool) -> Row:
-    """Mean CPU microseconds per image of each step, and images/s of all of them."""
+    """Return mean CPU microseconds per image of each step, and images/s of all steps together."""
     spent_s: dict[str, float] = dict.fromkeys(("read", "join", "decode", "resample", "flip"), 0.0)
     records = RecordSet(LocalStorage(folder), encoding)
     decoder = open_decoder(mode, encoding)
@@ -76,7 +76,7 @@ def profile(folder: Path, encoding: str, group: int, mode: str, *, antialias: bo
 
 
 def rows(given: Namespace) -> Iterator[Row]:
-    """The cases by turns."""
+    """Measure the cases in turn."""
     one_core()
     folder = native_records(NUM_IMAGES, 50, images=given.images)
     cases: list[tuple[Row, Callable[[], Row]]] = []

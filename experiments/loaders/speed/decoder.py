@@ -1,11 +1,11 @@
-"""What decoding costs, by our decoder and others: originals, and first scans of progressive files.
+"""Cost of decoding by our decoder and others: originals, and first scans of progressive files.
 
-`python -m experiments.loaders.speed.decoder` prints a table, kept as outputs/throughput/decoder.csv: CPU
-milliseconds per native ImageNet image from a file in memory to RGB, in one process, everything warm; each
-image by all of them, one after the other. `of_original` is over libjpeg-turbo's time for the originals in the
-same repeat. `area` is the part of the image that is decoded, around its centre. Ours and `libjpeg-turbo` (by
-libturbojpeg) leave block smoothing out. Other packages, as users call them, decode whole images, and smooth
-first scans; one that is not installed is named and left out.
+`python -m experiments.loaders.speed.decoder` prints a table, saved as outputs/throughput/decoder.csv: CPU
+milliseconds per native ImageNet image from a file in memory to RGB, in one process, with everything warm. The
+decoders take turns on each image. `of_original` is relative to libjpeg-turbo's time for the originals in the
+same repeat. `area` is the share of the image that is decoded, around its centre. Ours and `libjpeg-turbo` (by
+libturbojpeg) omit block smoothing. Other packages are called as users call them: they decode whole images and
+smooth first scans. A package that is not installed is named and left out.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ AREAS = (1.0, 0.5)
 
 
 def files_of(original: bytes) -> dict[str, tuple[bytes, bytes]]:
-    """By what it holds: the file, and that from which libjpeg-turbo gives the same pixels.
+    """Return by name (`original`, `10 scans`) the file, and one that gives libjpeg-turbo the same pixels.
 
     Raises:
-        ImageError: nothing can be made of it.
+        ImageError: the file is not supported, or libjpeg would smooth it.
     """
     found = {ORIGINAL: (original, original)}
     scans = split_scans(to_progressive(original))
@@ -58,20 +58,20 @@ def files_of(original: bytes) -> dict[str, tuple[bytes, bytes]]:
 
 
 def by_pillow() -> Callable[[bytes], Any]:
-    """Pillow: RGB pixels as an array."""
+    """Return Pillow's decoder: RGB pixels as an array."""
     image = importlib.import_module("PIL.Image")
     return lambda jpeg: np.asarray(image.open(io.BytesIO(jpeg)).convert("RGB"))
 
 
 def by_opencv() -> Callable[[bytes], Any]:
-    """OpenCV, which turns its BGR itself."""
+    """Return OpenCV's decoder, which converts BGR to RGB itself."""
     cv2 = importlib.import_module("cv2")
     cv2.setNumThreads(0)
     return lambda jpeg: cv2.imdecode(np.frombuffer(jpeg, np.uint8), cv2.IMREAD_COLOR_RGB)
 
 
 def by_torchcodec() -> Callable[[bytes], Any]:
-    """TorchCodec, by which torch's loaders decode here: uint8 [3, H, W]."""
+    """Return TorchCodec's decoder, which torch's loaders use here: uint8 [3, H, W]."""
     decode = importlib.import_module("torchcodec.decoders").decode_image
     torch = importlib.import_module("torch")
     torch.set_num_threads(1)
@@ -79,7 +79,7 @@ def by_torchcodec() -> Callable[[bytes], Any]:
 
 
 def by_kornia() -> Callable[[bytes], Any]:
-    """kornia-rs, by the faster of its two."""
+    """Return the faster of kornia-rs's two decoders."""
     decode = importlib.import_module("kornia_rs.io").decode_image_jpegturbo
     return lambda jpeg: decode(jpeg, "rgb")
 
@@ -88,7 +88,7 @@ PEERS = {"Pillow": by_pillow, "OpenCV": by_opencv, "TorchCodec": by_torchcodec, 
 
 
 def peers() -> dict[str, Callable[[bytes], Any]]:
-    """By name, those that are installed; says which are not."""
+    """Return the installed decoders by name; print which are not installed."""
     found = {}
     for name, load in PEERS.items():
         try:
@@ -99,7 +99,7 @@ def peers() -> dict[str, Callable[[bytes], Any]]:
 
 
 def call_of(decoder: PartDecoder, jpeg: bytes, area: float) -> Callable[[], object]:
-    """What decodes the middle of the file; begins where both can."""
+    """Return a call that decodes the central `area`, from a column at which both decoders can start."""
     frame = decoder.read_frame(jpeg)
     side = area**0.5
     rows, columns = round(frame.height_px * side), round(frame.width_px * side)
@@ -114,7 +114,7 @@ def call_of(decoder: PartDecoder, jpeg: bytes, area: float) -> Callable[[], obje
 
 
 def rows(given: Namespace) -> Iterator[Row]:
-    """The cases by turns, image by image."""
+    """Measure the cases in turn, image by image."""
     keep_freed_memory()
     ours, turbo = find_decoder(), find_part_decoder()
     if ours is None or turbo is None:
@@ -134,13 +134,13 @@ def rows(given: Namespace) -> Iterator[Row]:
                 (what, 1.0, name): partial(decode, jpegs[0])
                 for (what, jpegs), (name, decode) in product(files.items(), others.items())
             }
-        except ImageError:  # CMYK, and what libjpeg cannot be kept from smoothing
+        except ImageError:  # CMYK, and files that libjpeg cannot be kept from smoothing
             continue
         for case, call in of_image.items():
             calls.setdefault(case, []).append(call)
     num_measured = len(calls[ORIGINAL, 1.0, "ours"])
     cases = {case: lambda item, each=each: each[item]() for case, each in calls.items()}
-    # A package may have threads: CPU time is of the whole process.
+    # A package may use threads, so measure the CPU time of the whole process.
     for repeat, spent_s in enumerate(by_turns(cases, num_measured, given.repeats, time.process_time)):
         for (what, area, name), seconds in spent_s.items():
             yield {

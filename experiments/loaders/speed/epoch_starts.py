@@ -1,9 +1,9 @@
-"""What the start of an epoch costs where storage is as fast as training, by how many records are read ahead.
+"""Cost of the start of an epoch where storage is as fast as training, by the number of records read ahead.
 
-`python -m experiments.loaders.speed.epoch_starts` trains (sleeps) as fast as the bandwidth brings native
-ImageNet images, over epochs of 20 records, prints a table and keeps it as epoch_starts.csv in
-outputs/throughput. An epoch's first batch needs a record of every lane: what is not read while the epoch
-before it ends, storage rests for, and then training waits for.
+`python -m experiments.loaders.speed.epoch_starts` trains (sleeps) as fast as the bandwidth delivers native
+ImageNet images, over epochs of 20 records. It prints a table and saves it as epoch_starts.csv in
+outputs/throughput. An epoch's first batch needs a record of every lane. If some are not read while the
+previous epoch ends, storage idles, and then training waits for them.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ NUM_IMAGES, IMAGES_PER_RECORD = 1280, 64
 def measure_epochs(
     folder: Path, scan: str, mib_per_s: float, records_ahead: int | None, num_epochs: int
 ) -> Row:
-    """Images/s and the share of time that was waited, both after the first batch; and its seconds.
+    """Measure images/s and the share of time spent waiting, both after the first batch, and its seconds.
 
     Args:
-        folder: Both encodings of a split.
+        folder: Folder with both encodings of a split.
         scan: A key of `throttled_loader.SCANS`.
-        mib_per_s: The bandwidth.
+        mib_per_s: Bandwidth of the storage.
         records_ahead: As `loader.records_ahead`.
-        num_epochs: In one stream.
+        num_epochs: Epochs in one stream.
     """
     storage = StorageConfig(name="test", bandwidth_mib_per_s=mib_per_s)
     config = LoaderConfig(num_workers=1, records_ahead=records_ahead)
@@ -65,7 +65,7 @@ def measure_epochs(
 
 
 def rows(given: Namespace) -> Iterator[Row]:
-    """Four records ahead, and as many as the loader chooses, by turns."""
+    """Measure four records ahead and the loader's own choice, in turn."""
     folder = native_records(NUM_IMAGES, IMAGES_PER_RECORD, images=given.images)
     case = {"scan": given.scan, "bandwidth_mib_per_s": given.mib_per_s, "epochs": given.epochs}
     cases = [

@@ -1,8 +1,8 @@
-"""How much of 100 MiB/s read-ahead reaches though every request takes 50 ms, by scan group and record size.
+"""Share of 100 MiB/s that read-ahead reaches though every request takes 50 ms, by scan group and record size.
 
-`python -m experiments.loaders.speed.hidden_latency --images-per-record 1024` prints a table and keeps it as
-latency.csv in outputs/throttle. Nothing is decoded: at group 10, that bandwidth brings more than two cores
-can decode.
+`python -m experiments.loaders.speed.hidden_latency --images-per-record 1024` prints a table and saves it as
+latency.csv in outputs/throttle. Nothing is decoded, because at group 10 this bandwidth delivers more than two
+cores can decode.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SHUFFLE_RECORDS = 4
 def measure_latency(
     folder: Path, group: int, storage: StorageConfig, *, repeats: int, seconds: float
 ) -> Iterator[Row]:
-    """Rows of one scan group; read-ahead is told the bandwidth and the latency, as the loader is."""
+    """Yield rows of one scan group; read-ahead knows the bandwidth and the latency, as in the loader."""
     records = RecordSet(open_storage(str(folder), storage), "pcr")
     num_records = len(records.index.records)
     mean_bytes = records.index.epoch_bytes(group) / num_records
@@ -52,7 +52,7 @@ def measure_latency(
             fetcher.take(SHUFFLE_RECORDS)
         for repeat in range(repeats):
             started_s = time.perf_counter()
-            # As the loader does it: a window at a time.
+            # A window at a time, as in the loader.
             num_bytes = sum(
                 prefix.num_bytes for _ in range(num_windows) for prefix in fetcher.take(SHUFFLE_RECORDS)
             )
@@ -73,7 +73,7 @@ def measure_latency(
 
 
 def rows(given: Namespace) -> Iterator[Row]:
-    """Every size of records at every group; the repeats of each follow each other in one stream."""
+    """Measure every record size at every group; the repeats of each are consecutive, in one stream."""
     storage = StorageConfig(name="far", bandwidth_mib_per_s=100, latency_ms=50)
     if given.unseen:
         known_headers._KEPT_BYTES = 0

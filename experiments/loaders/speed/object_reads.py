@@ -1,9 +1,9 @@
-"""What a read from an object store or web server takes: obstore beside fsspec, under a throttle.
+"""Cost of a read from an object store or web server: obstore against fsspec, under a throttle.
 
 `python -m experiments.loaders.speed.object_reads --server nginx --url http://127.0.0.1:8080` reads ranges of
-the object `blob` (64 MiB or more, made beforehand) with as many threads as Little's law wants, and keeps a
-table as object_reads.csv in outputs/object_stores. Bandwidth and latency are the throttle's, the server is
-real. `client_cpu_us` is this process's CPU time per read, of all its threads, the throttle's share included.
+the object `blob` (64 MiB or more, made beforehand) with as many threads as Little's law requires, and saves a
+table as object_reads.csv in outputs/object_stores. The throttle sets bandwidth and latency; the server is
+real. `client_cpu_us` is the CPU time per read of all threads of this process, the throttle's share included.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from pcr_exp.system import MIB
 
 BLOB = "blob"
 _STEP = 1_000_003
-"""Bytes from one read's start to the next one's, around the blob."""
+"""Bytes between the starts of successive reads, which wrap around at the blob's end."""
 _AT_ONCE = 8
 
 
 def measure_reads(
     remote: Storage, read_bytes: int, storage: StorageConfig, *, repeats: int, seconds: float
 ) -> Iterator[Row]:
-    """Rows of reads of one size, as fast as the throttle lets them come."""
+    """Yield rows of reads of one size, as fast as the throttle allows."""
     throttled = ThrottledStorage(remote, Throttle.create(storage))
     in_flight = reads_in_flight(storage, read_bytes)
     num_places = remote.size(BLOB) - read_bytes
@@ -44,7 +44,7 @@ def measure_reads(
     )
     fetcher.start()
     try:
-        for _ in range(1 + 2 * in_flight // _AT_ONCE):  # threads and connections are opened
+        for _ in range(1 + 2 * in_flight // _AT_ONCE):  # open threads and connections
             fetcher.take(_AT_ONCE)
         for repeat in range(repeats):
             started_s, cpu_s, num_reads = time.perf_counter(), time.process_time(), 0
@@ -67,7 +67,7 @@ def measure_reads(
 
 
 def rows(given: Namespace) -> Iterator[Row]:
-    """Every client, size and latency; the repeats of each follow each other in one stream."""
+    """Measure every client, size and latency; the repeats of each are consecutive, in one stream."""
     for client in given.clients:
         remote = open_remote(given.url, client, given.options)
         for kb, latency_ms in itertools.product(given.kb, given.latency_ms):

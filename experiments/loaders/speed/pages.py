@@ -1,6 +1,6 @@
-"""Measurements of parts in figures: the throttle beside slow devices, 3LC's codec, encoding records.
+"""Figures of single steps: the throttle against slow devices, 3LC's codec, encoding, and cached reads.
 
-Each figure is drawn from the table of a committed measurement, by `experiments.redraw`.
+`experiments.redraw` draws each figure from the table of a committed measurement.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ THROTTLED = {
     "network.csv": "HTTP over a slowed link",
     "gradients.csv": "gradients over a slowed link",
 }
-"""Tables of results/throttle that have seconds of a device that is really slow and of the throttle."""
+"""Tables of results/throttle with the seconds of a device that is really slow and of the throttle."""
 
 _CLOSE = 0.05
 
@@ -34,10 +34,10 @@ _ROW_IN, _AROUND_IN = 0.34, 1.5
 
 
 def throttle_ratios(folder: Path) -> pd.DataFrame:
-    """Rows of `place`, `setting` and `ratio`: the throttle's seconds over those of the slow device.
+    """Return rows of `place`, `setting` and `ratio`: the throttle's seconds over those of the slow device.
 
     Args:
-        folder: With the tables THROTTLED.
+        folder: Folder with the tables THROTTLED.
     """
     parts = []
     for name, place in THROTTLED.items():
@@ -71,7 +71,7 @@ def _words(settings: Mapping[str, object]) -> str:
 
 
 def draw_throttle(ratios: pd.DataFrame) -> Figure:
-    """A dot per repeat of `throttle_ratios`, a line per setting, places by colour; the band is ± 5 %."""
+    """Draw a dot per repeat of `throttle_ratios`, a line per setting, places by colour; band: ± 5 %."""
     settings: list[tuple[Any, pd.DataFrame]] = list(ratios.groupby(["place", "setting"], sort=False))
     with style():
         figure = new_figure(8, _AROUND_IN + _ROW_IN * len(settings))
@@ -92,7 +92,7 @@ def draw_throttle(ratios: pd.DataFrame) -> Figure:
 
 
 def draw_codec(rows: pd.DataFrame) -> Figure:
-    """MB/s of 3LC's codec, encoding and decoding (columns of `threelc.codec_speed`): a bar per tensors."""
+    """Draw MB/s of 3LC's encoding and decoding (columns of `threelc.codec_speed`), a bar per `tensors`."""
     return _two_bars(
         rows,
         "tensors",
@@ -101,7 +101,7 @@ def draw_codec(rows: pd.DataFrame) -> Figure:
 
 
 def draw_encode(rows: pd.DataFrame) -> Figure:
-    """Images/s of transcoding and of encoding records on one core and two (columns of `speed.records`)."""
+    """Draw images/s of transcoding, and of encoding records on one and two cores (`speed.records`)."""
     found = rows.melt(
         ["library", "repeat"],
         ["jpegtran_images_per_s", "transcode_images_per_s", "encode_images_per_s", "two_cores_images_per_s"],
@@ -148,7 +148,7 @@ def _bars(ax: Axes, rows: pd.DataFrame, by: str, names: list[str], measure: str)
 
 
 def redraw_throttle(folder: Path, out: Path) -> list[Path]:
-    """The figure `throttle` of a folder of tables."""
+    """Draw the figure `throttle` from a folder of tables."""
     rows = throttle_ratios(folder)
     shows = "The throttle takes as long as devices that are really slow"
     of = "reads, epochs and gradients · no task · no model · no crops"
@@ -157,7 +157,7 @@ def redraw_throttle(folder: Path, out: Path) -> list[Path]:
 
 
 def redraw_codec(folder: Path, out: Path) -> list[Path]:
-    """The figure `codec_speed` of codec.csv; its own CSV is a copy of it."""
+    """Draw the figure `codec_speed` from codec.csv; its own CSV is a copy of that file."""
     rows = pd.read_csv(folder / "codec.csv")
     of, storage = "tensors of 32-bit floats · no task · no model", "no storage: tensors lie in memory"
     caption = _caption(folder, "How fast 3LC's codec works", of, rows, ["tensors"], storage)
@@ -165,7 +165,7 @@ def redraw_codec(folder: Path, out: Path) -> list[Path]:
 
 
 def redraw_encode(folder: Path, out: Path) -> list[Path]:
-    """The figure `encode_speed` of encode.csv; its own CSV is a copy of it."""
+    """Draw the figure `encode_speed` from encode.csv; its own CSV is a copy of that file."""
     rows = pd.read_csv(folder / "encode.csv")
     of = f"{rows['images'].iloc[0]} native ImageNet files · whole images · no model"
     storage = "storage without a limit in MiB/s"
@@ -190,7 +190,7 @@ _WORDS = {
 
 
 def draw_cached_reads(rows: pd.DataFrame) -> Figure:
-    """Bytes read from storage after the first epoch, of those without a cache; a panel per way of reading."""
+    """Draw bytes read from storage after the first epoch over those without a cache, a panel per reading."""
     alone = rows[rows["jobs"] == 1]
     names = list(dict.fromkeys(alone["reading"]))
     with style():
@@ -217,7 +217,7 @@ def _draw_panel(ax: Axes, rows: pd.DataFrame) -> None:
 
 
 def redraw_cached_reads(folder: Path, out: Path) -> list[Path]:
-    """The figure of a folder's table; its own CSV is a copy of it."""
+    """Draw the figure of a folder's table; its own CSV is a copy of that file."""
     rows = pd.read_csv(folder / f"{NAME}.csv")
     caption = Caption(
         shows="Bytes that a cache leaves to be read after the first epoch",

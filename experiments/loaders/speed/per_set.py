@@ -1,11 +1,11 @@
-"""CPU milliseconds to encode and to decode an image, set by set.
+"""CPU milliseconds to encode and to decode an image, by dataset.
 
     python -m experiments.loaders.speed.per_set imagenet=$HOME/photographs/imagenet ... --out results/datasets
 
-prints a table, kept as outputs/datasets/cost.csv: one process, files in memory, everything warm, the cases
-of an image one after the other. `transcode`: from the file to progressive scans that hold the same
-coefficients. Decoding to RGB: the file and all ten scans by libjpeg-turbo, which leaves block smoothing out,
-and first scans by the decoder of this project.
+prints a table, saved as outputs/datasets/cost.csv: one process, files in memory, everything warm, the cases
+of an image in turn. `transcode` is from the file to progressive scans with the same coefficients. Decoding is
+to RGB: libjpeg-turbo, without block smoothing, decodes the file and all ten scans. This project's decoder
+decodes the first 10, 5, 2 and 1 scans.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ JPEGS = {".jpg", ".jpeg"}
 
 
 def sample_files(folder: Path, num_images: int) -> list[Path]:
-    """So many of a folder's JPEG files, chosen at random and always the same.
+    """Return up to `num_images` of a folder's JPEG files, chosen at random with a fixed seed.
 
     Raises:
-        DatasetError: it has none.
+        DatasetError: the folder has none.
     """
     found = sorted(path for path in folder.rglob("*") if path.suffix.lower() in JPEGS)
     if not found:
@@ -40,7 +40,7 @@ def sample_files(folder: Path, num_images: int) -> list[Path]:
 
 
 def rows(given: Namespace) -> Iterator[Row]:
-    """Each set's cases by turns, image by image."""
+    """Measure each set's cases in turn, image by image."""
     one_core()
     ours, turbo = find_decoder(), find_part_decoder()
     if ours is None or turbo is None:
@@ -58,7 +58,7 @@ def rows(given: Namespace) -> Iterator[Row]:
                     "libjpeg_10_ms": call_of(turbo, files["10 scans"][1], 1.0),
                     **{f"ours_{count}_ms": call_of(ours, files[f"{count} scans"][0], 1.0) for count in SCANS},
                 }
-            except ImageError:  # grey, CMYK, and what libjpeg cannot be kept from smoothing
+            except ImageError:  # grey, CMYK, and files that libjpeg cannot be kept from smoothing
                 continue
             num_bytes += len(original)
             for case, call in calls.items():

@@ -1,7 +1,7 @@
-"""Opening an index, splitting record prefixes, encoding, and building formats, of native ImageNet images.
+"""Speed of opening an index, splitting record prefixes, encoding and building formats, on native ImageNet.
 
 `python -m experiments.loaders.speed.records {index,prefix,encode,build_time} --out results/records_speed`
-prints a table and keeps it as <name>.csv.
+prints a table and saves it as <name>.csv.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from pcr_exp.storage.local import LocalStorage
 
 NUM_IMAGES = 400
 RECORDS_OF = {64: 1280, 1024: 2048}
-"""Images of a record whose prefixes are split, and images of all its records."""
+"""Images per record, for records whose prefixes are split, and the images of all these records."""
 SPLIT_BYTES = 2e8
-"""Of prefixes in one measurement."""
+"""Bytes of prefixes per measurement."""
 
 
 def imagenet_index(index: RecordIndex) -> RecordIndex:
-    """One of ImageNet's size: 1,251 records, and the names of 1,000 classes."""
+    """Return an index of ImageNet's size: 1,251 records, and the names of 1,000 classes."""
     records = [replace(index.records[i % len(index.records)], file=f"{i:06d}.pcr") for i in range(1251)]
     return replace(index, classes={"wnid": [f"n{i:08d}" for i in range(1000)]}, records=records)
 
 
 def measure_index(given: Namespace) -> Iterator[Row]:
-    """Milliseconds to open the index of a data set of ImageNet's size."""
+    """Measure the milliseconds to open the index of a dataset of ImageNet's size."""
     folder = native_records(NUM_IMAGES, 64, images=given.images)
     with TemporaryDirectory() as place:
         data = dump_index(imagenet_index(RecordSet(LocalStorage(folder), "pcr").index))
@@ -51,7 +51,7 @@ def measure_index(given: Namespace) -> Iterator[Row]:
 
 
 class _InMemory(LocalStorage):
-    """Reads each range of a file once."""
+    """Storage that reads each range of a file only once."""
 
     def __init__(self, root: Path) -> None:
         super().__init__(root)
@@ -59,9 +59,9 @@ class _InMemory(LocalStorage):
 
 
 def measure_prefix(given: Namespace) -> Iterator[Row]:
-    """GB/s on one core from a record prefix to a list of JPEG files, each a bytes object, checksums verified.
+    """Measure GB/s on one core from a record prefix to a list of JPEG files as bytes, checksums verified.
 
-    Once with the prefix in memory, and once from its file in the page cache.
+    Once with the prefix in memory, and once with its file in the page cache.
     """
     for num_images, count in RECORDS_OF.items():
         folder = native_records(count, num_images, images=given.images)
@@ -93,7 +93,7 @@ def _split_seconds(records: RecordSet, group: int) -> float:
 
 
 def measure_encode(given: Namespace) -> Iterator[Row]:
-    """Images/s of the encoder, files to records, with one and two threads, beside the jpegtran program."""
+    """Measure images/s from files to records with one and two threads, of transcoding, and of jpegtran."""
     program = shutil.which("jpegtran")
     if program is None:
         raise SystemExit("jpegtran is not installed: apt-get install libjpeg-turbo-progs")
@@ -127,7 +127,7 @@ def _encode_seconds(images: Path, num_workers: int) -> float:
 
 
 def build_times(dataset: DatasetConfig, peers: Sequence[str], *, repeats: int) -> Iterator[Row]:
-    """A row of each format in each repeat, with the columns of `formats.Built`.
+    """Yield a row of each format in each repeat, with the columns of `formats.Built`.
 
     Raises:
         LoaderError: a peer is not installed, or cannot build its format.
@@ -152,7 +152,7 @@ def build_times(dataset: DatasetConfig, peers: Sequence[str], *, repeats: int) -
 
 
 def link_images(images: Sequence[Path], folder: Path) -> Path:
-    """Links of two classes in `folder`, a dataset: all to train on, the first two to validate on, too."""
+    """Link images into `folder` as a dataset of two classes: all for training, two also for validation."""
     for split, some in (("train", images), ("val", images[:2])):
         for number, image in enumerate(some):
             link = folder / split / f"class_{number % 2}" / f"{number:06d}.jpg"
@@ -162,17 +162,17 @@ def link_images(images: Sequence[Path], folder: Path) -> Path:
 
 
 def folder_dataset(root: Path) -> DatasetConfig:
-    """`dataset=folder` there, with all of `train/` to train on."""
+    """Return `dataset=folder` at `root`, with all of `train/` for training."""
     return compose(
         "prepare", PrepareConfig, "dataset=folder", f"dataset.root={root}", "dataset.tune_fraction=0"
     ).dataset
 
 
 def measure_build_time(given: Namespace) -> Iterator[Row]:
-    """The cost of writing all images as records, and in the formats of `--peers`: seconds, bytes, files.
+    """Measure seconds, bytes and files of writing all images as records and in the formats of `--peers`.
 
-    Each is built anew in every repeat: records in both encodings, by two threads, peers by what they bring
-    for that. Files lie in the page cache.
+    Every repeat builds each format anew: records in both encodings with two threads, others with the peer's
+    own writer. Source files are in the page cache.
     """
     with TemporaryDirectory() as temporary:
         linked = link_images(sorted(given.images.rglob("*.JPEG")), Path(temporary))
@@ -188,7 +188,7 @@ MEASURES = {
 
 
 def tables(given: Namespace) -> None:
-    """The tables that were asked for."""
+    """Measure and save the requested tables."""
     for what in given.what:
         save_rows(list(MEASURES[what](given)), given.out / f"{what}.csv")
 

@@ -1,7 +1,7 @@
-"""How much of min(bandwidth / mean prefix, its own speed) the loader reaches under a throttle.
+"""Share of min(bandwidth / mean prefix, its own speed) that the loader reaches under a throttle.
 
 `python -m experiments.loaders.speed.throttled_loader --mib-per-s 1` measures all scan levels at one bandwidth
-on native ImageNet images in records of 64, prints a table and keeps it as bound.csv in outputs/throttle.
+on native ImageNet images in records of 64, prints a table and saves it as bound.csv in outputs/throttle.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ NUM_IMAGES, BATCH_SIZE = 1280, 64
 UNLIMITED = StorageConfig(name="unlimited")
 SCANS = {"baseline": ("baseline", 1), **{f"group_{group}": ("pcr", group) for group in (10, 5, 2, 1)}}
 _LET_BY = 8
-"""Batches that may have been read or decoded before a measurement begins, and seem to be free."""
+"""Batches skipped before a measurement: they may have been read or decoded already, and would seem free."""
 _CLEARLY_SLOWER = 1.5
 _OWN_S, _MEASURED_S = 1.5, 3.0
 
 
 class Taken(NamedTuple):
-    """So many batches of a running stream."""
+    """Batches taken from a running stream."""
 
     seconds: float
     num_images: int
@@ -44,7 +44,7 @@ class Taken(NamedTuple):
 
 
 def open_loader(folder: Path, scan: str, storage: StorageConfig, config: LoaderConfig) -> RecordLoader:
-    """A loader of one scan level, in batches of 64."""
+    """Return a loader of one scan level with batches of 64."""
     encoding, group = SCANS[scan]
     return RecordLoader(
         RecordSet(open_storage(str(folder), storage), encoding),
@@ -60,7 +60,7 @@ def open_loader(folder: Path, scan: str, storage: StorageConfig, config: LoaderC
 
 
 def take(stream: Iterator[Batch], num_batches: int) -> Taken:
-    """Take so many batches, and say how long it took."""
+    """Take `num_batches` batches and measure the seconds."""
     started_s = time.perf_counter()
     num_images = num_bytes = 0
     for _ in range(num_batches):
@@ -71,7 +71,7 @@ def take(stream: Iterator[Batch], num_batches: int) -> Taken:
 
 
 def own_seconds(unthrottled: Iterator[Batch]) -> float:
-    """Seconds a batch at the loader's own speed; what was decoded beforehand is let by first."""
+    """Return seconds per batch at the loader's own speed, after skipping what was decoded beforehand."""
     take(unthrottled, _LET_BY)
     started_s, num_batches = time.perf_counter(), 0
     while time.perf_counter() - started_s < _OWN_S:
@@ -89,21 +89,21 @@ def measure_bound(
     repeats: int,
     config: LoaderConfig,
 ) -> Iterator[Row]:
-    """Rows of one scan level at one bandwidth.
+    """Yield rows of one scan level at one bandwidth.
 
-    The loader's own speed is measured around every repeat: other work on the machine changes it. Where
-    storage is slower by far, it does not matter, and is measured once.
+    The loader's own speed is measured before and after every repeat, because other work on the machine
+    changes it. Where storage is clearly slower, it does not matter, and is measured once.
     """
     own_s = own_seconds(unthrottled)
     pipe_s = take(unthrottled, 20).mib / 20 / mib_per_s
     storage_bound = pipe_s > _CLEARLY_SLOWER * own_s
-    window = config.shuffle_records  # in batches: bytes are counted with a window's first
+    window = config.shuffle_records  # in batches; bytes count at a window's first batch
     num_batches = _whole_windows(max(2, math.ceil(_MEASURED_S / max(pipe_s, own_s))), window)
     with open_loader(
         folder, scan, StorageConfig(name="test", bandwidth_mib_per_s=mib_per_s), config
     ) as loader:
         throttled = loader.batches(0, 0, 10**6)
-        # While workers start, bytes come that would seem to be free.
+        # Skip bytes that arrive while workers start: they would seem free.
         take(throttled, _whole_windows(1 + math.ceil(0.5 / pipe_s) if storage_bound else _LET_BY, window))
         for repeat in range(repeats):
             before_s = own_s if storage_bound else own_seconds(unthrottled)
@@ -129,9 +129,9 @@ def _whole_windows(num_batches: int, window: int) -> int:
 
 
 def rows(given: Namespace) -> Iterator[Row]:
-    """Every scan level, in a stream of its own whose repeats follow each other."""
+    """Measure every scan level in its own stream; its repeats are consecutive."""
     torch.set_num_threads(1)
-    # 20 whole records, each a batch: windows begin and end with batches.
+    # 20 whole records, each a batch, so that windows begin and end with batches.
     folder = native_records(NUM_IMAGES, BATCH_SIZE, images=given.images)
     config = LoaderConfig(num_workers=2, shuffle_records=given.shuffle_records, decode=given.decode)
     for scan in given.scans:
