@@ -84,7 +84,7 @@ class Claim:
     partly: Range | None = None
     """Range for which the claim holds in part. Without the effect, no number is in it."""
     is_accuracy: bool = False
-    """Whether it is about what is learned. Trainings that were too short then prove nothing."""
+    """Whether it is about trained accuracy. Trainings that were too short then prove nothing."""
     stands_in: str = ""
     """Why our experiment only stands in for the paper's; empty if they are the same."""
     command: str = ""

@@ -149,7 +149,7 @@ def too_short(runs: pd.DataFrame, metric: str | None = None) -> str:
 
 
 def _learned(runs: pd.DataFrame, key: str) -> tuple[float, float, pd.Series]:
-    """Return the mean final score of some runs, minus their mean final training loss, and the first run."""
+    """Return some runs' mean final score, their negated mean final training loss, and the first run."""
     last = [evaluations_at("full", rows)[-1] for rows in runs["rows"]]
     score, loss = (fmean(row[key] for row in last) for key in (key, "train_loss"))
     return score, -loss, runs.iloc[0]

@@ -1,1 +1,1 @@
-"""PCR and the related methods in every combination: where bytes went, and what that cost."""
+"""PCR and the related methods in every combination: where bytes went, and the cost."""

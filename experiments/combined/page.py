@@ -1,4 +1,4 @@
-"""PCR and the related methods in every combination: where bytes went, and what that cost."""
+"""The page of PCR and the related methods in every combination: where bytes went, and the cost."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ PANEL_KEYS = ["dataset", "label", "model", "storage", "network", "processes", "s
 """Columns that compared runs share; `setting` stands for all but METHODS, epochs, seed and target."""
 METHODS = ["scan", "echo", "gradients", "activations"]
 PLACES = {"storage": "storage_bytes", "network": "wire_bytes", "memory": "kept_bytes_mean"}
-"""Where bytes are saved, and the measure of it."""
+"""Places where bytes are saved, and the measure of each."""
 TIMES = ["seconds", "wait_s", "network_s"]
 MEASURES = [
     *("storage_bytes", "fresh", "repeats", "reused_bytes", "updates"),
@@ -69,28 +69,28 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
 
 
 def combined_frame(frame: pd.DataFrame) -> pd.DataFrame:
-    """The frame of runs with METHODS, combination, variant and MEASURES.
+    """Return the frame of runs with METHODS, combination, variant and MEASURES.
 
-    `combination` names what is on; `variant` is a key of all that it stands for. Bytes and samples are those
-    of the whole run: `storage_bytes` read; `reused_bytes` of records that the pipeline gave again without
-    reading them, repeats at the mean size of fresh samples (NaN where repeats read on); `wire_bytes` sent by
-    all processes, `pushed_bytes` and `pulled_bytes` of messages, each counted once. `kept_bytes_*` wait for
-    backward in one process, over the updates looked at. `seconds` of training, waiting for data and probes;
-    `wait_s` for data and `network_s` for the throttled network are among them; NaN where no seconds may be
-    said. `final_score`: of the finished model. NaN in runs from before something was measured, and of traffic
-    in runs of one process.
+    `combination` names the methods that are on; `variant` is a key of the settings behind the name. Bytes and
+    samples are of the whole run. `storage_bytes` were read. The pipeline served `reused_bytes` of records
+    again without reading them: repeats at the mean size of fresh samples (NaN if repeats read more). All
+    processes sent `wire_bytes`. `pushed_bytes` and `pulled_bytes` are of messages, each counted once.
+    `kept_bytes_*` are saved for backward in one process, over the measured updates. `seconds` cover training,
+    waiting for data and probes, and include `wait_s` for data and `network_s` for the throttled network. They
+    are NaN if no seconds may be reported. `final_score` is of the finished model. What older runs did not
+    measure is NaN, and so is traffic in runs of one process.
     """
     return page_frame(frame, _combined_columns, less=_COMPARED, times=TIMES)
 
 
 def combined_summary(frame: pd.DataFrame) -> pd.DataFrame:
-    """One row per combination, over seeds: where runs differ in `activations`, or in three METHODS.
+    """Return one row per combination, over seeds, of panels that vary `activations` or three METHODS.
 
-    Columns: PANEL_KEYS, METHODS, combination, `n`, hardware, what guessing reaches, why no seconds;
-    `<measure>_mean`, `_min` and `_max` for each of MEASURES. Beside the runs with all off, NaN if there are
-    none or those of several settings: `<place>_share` for each of PLACES, its mean over theirs;
-    `difference_*`, the last score less theirs of the same seed; `speedup`, their seconds over its, a mean
-    over the seeds of both, with `speedup_min` and `_max`, NaN where it may not be said.
+    Columns: PANEL_KEYS, METHODS, combination, `n`, hardware, the chance level, why seconds are excluded, and
+    `<measure>_mean`, `_min` and `_max` for each of MEASURES. Compared with the runs with all off, and NaN if
+    there are none or several settings of them: `<place>_share` for each of PLACES, the ratio of means;
+    `difference_*`, the last score minus theirs of the same seed; `speedup`, the mean over shared seeds of
+    their seconds over its own, with `speedup_min` and `_max`, NaN if it may not be reported.
     """
     rows = []
     for _, group, of_panel in per_setting(frame, PANEL_KEYS):
@@ -112,7 +112,7 @@ def combined_summary(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _order(row: Mapping[str, Any]) -> tuple[int, list[bool], str]:
-    """All off, then each method alone, and so on to all of them."""
+    """Return a sort key: all off, then each method alone, and so on up to all of them."""
     is_off = [not _is_on(key, row[key]) for key in METHODS]
     return -sum(is_off), is_off, row["combination"]
 
@@ -165,7 +165,7 @@ def _is_on(method: str, name: str) -> bool:
     return name != ("baseline" if method == "scan" else "none")
 
 
-# None is a scan level's colour (`style.OTHER_LOOKS`); shapes for readers without colour.
+# None is a scan level's colour (`style.OTHER_LOOKS`). Shapes serve readers without colour.
 _LOOKS = {"storage": ("#0072B2", "o"), "network": ("#8c6d31", "s"), "memory": ("#009E73", "D")}
 _COMPUTING = "#c4c4c4"
 _WIDTHS = (1.1, 1.0, 0.8)
@@ -182,7 +182,7 @@ def write_combined(output: Output) -> None:
 
 
 def combined_markdown(summary: pd.DataFrame) -> str:
-    """One table per panel: where bytes went, with their share of all off in brackets."""
+    """Return one table per panel: where bytes went, with their share of all off in brackets."""
     return joined(sections(summary, PANEL_KEYS, None, _facts, _columns))
 
 
@@ -245,10 +245,10 @@ def _waits(row: Mapping[Any, Any]) -> str:
 
 
 def draw_combined(summary: pd.DataFrame) -> Figure:
-    """Three panels per group of comparable runs, one line per combination (`combined_summary`).
+    """Draw three panels per group of comparable runs, with a line per combination (`combined_summary`).
 
-    Bytes at each place as shares of those with all off, on a logarithmic axis; seconds of training, and what
-    of them was waiting for storage and for the network; the finished model's score less that with all off.
+    They show bytes at each place as shares of those with all off, on a logarithmic axis; seconds of training
+    and waiting, split into computing, network and data; the finished model's score minus that with all off.
     """
     panels = list(per_setting(summary, PANEL_KEYS))
     heights = [_INCHES_AROUND + _INCHES_PER_ROW * len(rows) for _, _, rows in panels]
@@ -279,7 +279,7 @@ def _draw_bytes(ax: Axes, rows: pd.DataFrame) -> None:
     places = [place for place in PLACES if rows[f"{place}_share"].notna().any()]
     for i, place in enumerate(places):
         color, marker = _LOOKS[place]
-        heights = rows.index + 0.18 * (i - (len(places) - 1) / 2)  # equal shares do not hide each other
+        heights = rows.index + 0.18 * (i - (len(places) - 1) / 2)  # so equal shares do not overlap
         ax.plot(rows[f"{place}_share"], heights, marker, color=color, markersize=6, label=place)
     ax.axvline(1, color=MUTED, linewidth=1, linestyle="--", zorder=1)
     ax.set_xscale("log")
@@ -317,7 +317,7 @@ def _draw_seconds(ax: Axes, rows: pd.DataFrame) -> None:
 
 
 def _draw_score(ax: Axes, rows: pd.DataFrame) -> None:
-    """Differences to all off with their intervals; scores, where there is nothing to compare with."""
+    """Draw differences to all off with their intervals, or scores if there is nothing to compare with."""
     if rows["difference_mean"].notna().any():
         compared = rows[rows["combination"] != OFF]
         points, ci95 = (100 * compared[f"difference_{part}"] for part in ("mean", "ci95"))
@@ -333,7 +333,7 @@ def _draw_score(ax: Axes, rows: pd.DataFrame) -> None:
 
 
 def _legend_below(ax: Axes) -> None:
-    """Under the axis's label, where it hides nothing; its distance does not depend on the panel's height."""
+    """Place the legend below the axis label, at a distance that does not depend on the panel's height."""
     ax.legend(
         loc="upper center", bbox_to_anchor=(0.5, 0), borderaxespad=6, ncols=3, fontsize=8, columnspacing=1
     )

@@ -113,7 +113,7 @@ def gradient_errors(
         batch_sizes: Batch sizes to try.
 
     Returns:
-        SIGMA_COLUMNS: per layer, the standard deviation of the gradient's error, and what both models predict.
+        SIGMA_COLUMNS: per layer, the standard deviation of the gradient error, and both models' predictions.
         NORMAL_COLUMNS: a histogram of errors, each scaled by its own standard deviation. Output channels
             differ in their gradients, input channels in their zeros, and taps of a kernel in how often
             padding silences them. Without the scaling, the mixture of normal distributions is not normal.

@@ -1,1 +1,1 @@
-"""What data echoing saves, and costs (Choi et al. 2019): a table over seeds, and figures."""
+"""Savings and costs of data echoing (Choi et al. 2019): a table over seeds, and figures."""

@@ -1,4 +1,4 @@
-"""Data echoing in figures (Choi et al. 2019, figures 3 to 8): bars, lines, time and bytes."""
+"""Figures of data echoing (Choi et al. 2019, figures 3 to 8): bars, lines, time and bytes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from pcr_exp.analysis.primary_metric import metric_of
 from pcr_exp.analysis.style import INK, MUTED, fallback_look, level_of, scan_levels, scan_words, style
 from pcr_exp.analysis.tables import span, with_unit
 
-# None is a scan level's colour (`style.OTHER_LOOKS`); shapes for readers without colour.
+# None is a scan level's colour (`style.OTHER_LOOKS`). Shapes serve readers without colour.
 _LOOKS = {
     BASELINE: (INK, "s"),
     "batch": ("#56b4e9", "D"),
@@ -46,23 +46,23 @@ _DASHES = ["-", (0, (1, 1)), (0, (4, 2)), (0, (6, 2, 1, 2)), (0, (3, 1, 1, 1, 1,
 
 
 def variant_of(row: Mapping[Any, Any]) -> str:
-    """`example_before` whose repeats read on is a variant of its own."""
+    """Return a row's variant; if its repeats read further scan groups, that is `finer repeats`."""
     return "finer repeats" if row["repeat_groups"] else str(row["variant"])
 
 
 def look_of(variant: str) -> dict[str, str]:
-    """Colour and marker of a variant, as matplotlib's keywords."""
+    """Return colour and marker of a variant as matplotlib keywords."""
     color, marker = _LOOKS.get(variant) or fallback_look(variant)
     return {"color": color, "marker": marker}
 
 
 def dashes_of(variant: str) -> Any:
-    """Dashes of a variant's line where colour stands for something else; dotted for one that is not ours."""
+    """Return a variant's dashes, for figures where colour means something else; dotted if it is not ours."""
     return dict(zip(_LOOKS, _DASHES, strict=True)).get(variant, ":")
 
 
 def name_of(row: Mapping[Any, Any], *, with_factor: bool = False) -> str:
-    """A variant in words, with its buffer and the groups that its repeats read on to."""
+    """Return a variant's name, with its buffer and the scan groups that its repeats read up to."""
     words = [variant_of(row).replace("_", " ")]
     if with_factor and row["factor"] != 1:
         words.append(f"e = {row['factor']:g}")
@@ -74,7 +74,7 @@ def name_of(row: Mapping[Any, Any], *, with_factor: bool = False) -> str:
 
 
 def in_order(summary: pd.DataFrame) -> pd.DataFrame:
-    """Rows of `tuned`: the baseline, batches, samples after and before augmentation, then other variants."""
+    """Sort rows of `tuned`: baseline, batches, samples after and before augmentation, other variants."""
     variants = [*_LOOKS, *sorted(set(summary["variant"]) - set(_LOOKS))]
     rank = [variants.index(variant_of(row)) for row in summary.to_dict("records")]
     return (
@@ -85,11 +85,11 @@ def in_order(summary: pd.DataFrame) -> pd.DataFrame:
 
 
 Panels = list[tuple[str, str, pd.DataFrame]]
-"""Title, subtitle and rows of each."""
+"""Title, subtitle and rows of each panel."""
 
 
 def echo_panels(table: pd.DataFrame) -> Panels:
-    """A panel for every group of comparable runs, of a table with PANEL_KEYS."""
+    """Return a panel for each group of comparable runs in a table with PANEL_KEYS."""
     return [
         (title, f"storage {group['storage']}, {facts(rows)}", rows)
         for title, group, rows in per_setting(table, PANEL_KEYS)
@@ -97,7 +97,7 @@ def echo_panels(table: pd.DataFrame) -> Panels:
 
 
 def facts(rows: pd.DataFrame) -> str:
-    """Number of seeds, and whether learning rates were tuned."""
+    """Describe the number of seeds, and whether learning rates were tuned."""
     rates = int(rows["num_rates"].min())
     tuned = f"best of {rates} learning rates" if rates > 1 else "learning rate not tuned"
     return f"n = {span(rows['n'])}; {tuned}"
@@ -113,10 +113,10 @@ AXES = {
 
 
 def draw_fresh_to_target(summary: pd.DataFrame) -> Figure:
-    """Fresh images to the target per variant (`tuned` by fresh_to_target), one panel per setting.
+    """Draw fresh images to the target per variant (`tuned` by fresh_to_target), one panel per setting.
 
-    Whiskers: smallest and largest seed. Dashed: the baseline over the echo factor, where repeats would be
-    worth as much as fresh images. A variant that not every seed reaches the target with has no bar.
+    Whiskers: smallest and largest seed. Dashed: the baseline divided by the echo factor, as if repeats were
+    worth as much as fresh images. A variant has no bar unless every seed reaches the target.
     """
     found = [
         (title, f"e = {rows['factor'].max():g}, {target_words(rows)}, {subtitle}", in_order(rows))
@@ -140,7 +140,7 @@ def _draw_fresh(ax: Axes, rows: pd.DataFrame) -> None:
 
 
 def draw_score_at_budget(summary: pd.DataFrame) -> Figure:
-    """Last validation score per variant with as many fresh images for all (`tuned` by final_score)."""
+    """Draw the last validation score per variant at equally many fresh images (`tuned` by final_score)."""
     found = []
     for title, subtitle, rows in echo_panels(summary):
         budgets = " or ".join(f"{budget:,}" for budget in sorted(rows["fresh"].unique()))
@@ -162,7 +162,7 @@ def _bars(ax: Axes, rows: pd.DataFrame, measure: str) -> None:
         mean, low, high = (row[f"{measure}_{part}"] for part in ("mean", "min", "max"))
         ax.bar(place, mean, width=0.7, color=look_of(variant_of(row))["color"])
         ax.errorbar(place, mean, [[mean - low], [high - mean]], color=MUTED, capsize=3, linewidth=1.2)
-    # One word per line: up to seven bars stand side by side.
+    # One word per line, because there are up to seven bars side by side.
     most = rows["n"].max()
     names = [
         name_of(row).replace(", ", "\n").replace(" ", "\n") + alone_mark(row["n"], most).replace(" ", "\n", 1)
@@ -179,7 +179,7 @@ def _note(ax: Axes, place: int, text: str) -> None:
 
 
 def draw_fresh_against(summary: pd.DataFrame, x: str) -> Figure:
-    """Fresh images to the target against a column of AXES, one line per variant, one panel per setting.
+    """Draw fresh images to the target against a column of AXES: a line per variant, a panel per setting.
 
     `summary` is `tuned` by fresh_to_target.
     """
@@ -199,9 +199,9 @@ def draw_fresh_against(summary: pd.DataFrame, x: str) -> Figure:
 
 
 def series(rows: pd.DataFrame, x: str) -> list[tuple[str, pd.DataFrame]]:
-    """(name, rows by rising x) of every line: what differs in more than `x` is a line of its own.
+    """Return (name, rows by rising x) of each line, whose rows differ only in `x`.
 
-    Against the factor, every variant's line begins with the baseline, with the same buffer if there is one.
+    Against the factor, every line begins with the baseline, with the same buffer if there is one.
     """
     rows = in_order(rows)
     fixed = ["variant", *(key for key in SERIES_KEYS if key not in (x, "variant"))]
@@ -219,16 +219,16 @@ def series(rows: pd.DataFrame, x: str) -> list[tuple[str, pd.DataFrame]]:
 
 
 def _start(baselines: pd.DataFrame, first: Mapping[Any, Any]) -> pd.DataFrame:
-    """The baseline that a line against the factor begins with; no row if there is none."""
+    """Return the baseline that a line against the factor begins with; no row if there is none."""
     keys = ["scan", "batch_size", "epochs"]
     alike = baselines[(baselines[keys] == [first[key] for key in keys]).all(axis=1)]
     return alike.sort_values("buffer", key=lambda buffer: buffer != first["buffer"], kind="stable").head(1)
 
 
 def draw_points(ax: Axes, line: pd.DataFrame, x: str, measure: str, name: str) -> None:
-    """The mean of a measure over seeds, with whiskers to the smallest and the largest.
+    """Draw the mean of a measure over seeds, with whiskers to the smallest and the largest.
 
-    A cross on the axis is where there is no mean, because not every seed reached the target.
+    A cross on the axis marks a missing mean, where not every seed reached the target.
     """
     mean, low, high = (line[f"{measure}_{part}"] for part in ("mean", "min", "max"))
     look = look_of(variant_of(line.iloc[-1].to_dict()))
@@ -242,13 +242,13 @@ def draw_points(ax: Axes, line: pd.DataFrame, x: str, measure: str, name: str) -
 
 
 def target_of(rows: pd.DataFrame) -> str:
-    """The target in words, and what a cross means if there is one."""
+    """Return the target in words, and the meaning of a cross if there is one."""
     missed = (rows["num_reached"] < rows["n"]).any()
     return f"{target_words(rows)}{' (x: missed)' if missed else ''}"
 
 
 def x_axis(ax: Axes, rows: pd.DataFrame, x: str) -> None:
-    """Factors of two are equally far apart; a tick at every value that was run."""
+    """Set up a logarithmic x axis of base 2, with a tick at every value that was run."""
     values = sorted(rows[x].unique())
     ax.set_xscale("log", base=2)
     ax.set_xlim(values[0] / 1.15, values[-1] * 1.15)
@@ -258,11 +258,11 @@ def x_axis(ax: Axes, rows: pd.DataFrame, x: str) -> None:
 
 
 def draw_echo_time(summary: pd.DataFrame) -> Figure:
-    """Three panels per setting against the echo factor, of `tuned` by fresh_to_target.
+    """Draw three panels per setting against the echo factor, from `tuned` by fresh_to_target.
 
-    Milliseconds of training and waiting per fresh example, over max(t_up, e x t_down), which is drawn from
-    the means of the measured t_up and t_down of each variant's runs; seconds to the target; fresh images
-    to the target.
+    They show milliseconds of training and waiting per fresh example, seconds to the target, and fresh images
+    to the target. The first also has the bound max(t_up, e x t_down), with the mean of the measured t_up and
+    t_down over each variant's runs.
     """
     with style():
         found = echo_panels(summary)
@@ -293,7 +293,7 @@ def draw_echo_time(summary: pd.DataFrame) -> Figure:
 
 
 def draw_bound(ax: Axes, line: pd.DataFrame) -> None:
-    """max(t_up, e x t_down) in ms, of the means over a line's runs."""
+    """Draw max(t_up, e x t_down) in ms, with the means over a line's runs."""
     factors = np.geomspace(line["factor"].min(), line["factor"].max(), 100)
     bound = bound_ms(
         factors, line["upstream_s_per_sample_mean"].mean(), line["downstream_s_per_sample_mean"].mean()
@@ -303,7 +303,7 @@ def draw_bound(ax: Axes, line: pd.DataFrame) -> None:
 
 
 def bound_ms(factors: np.ndarray, upstream_s: float, downstream_s: float) -> np.ndarray:
-    """Least milliseconds per fresh example with stages that overlap (Choi et al. 2019, section 2)."""
+    """Return the least milliseconds per fresh example if stages overlap (Choi et al. 2019, section 2)."""
     return 1e3 * np.maximum(upstream_s, factors * downstream_s)
 
 
@@ -311,14 +311,14 @@ _LINE = ["scan", "variant", "factor", "buffer", "repeat_groups", "epochs"]
 
 
 def draw_score_against_bytes(curves: pd.DataFrame) -> Figure:
-    """Mean validation score over seeds against record bytes read so far, a line per echo and scan level.
+    """Draw the mean validation score over seeds against record bytes read, a line per echo and scan level.
 
-    The vertical line is the byte budget that all lines have in common. Colour and shape: the scan level that
-    is read first; dashes, and whether shapes are filled: the echo.
+    The vertical line is the largest byte budget that all lines reach. Colour and shape show the scan level
+    that is read first. Dashes, and whether shapes are filled, show the echo.
 
     Args:
-        curves: One row per evaluation: PANEL_KEYS, SERIES_KEYS, `n`, `num_rates`, `target_score`, and means
-            over seeds of `record_bytes` and `val_score`; and what guessing reaches.
+        curves: One row per evaluation: PANEL_KEYS, SERIES_KEYS, `n`, `num_rates`, `target_score`, the chance
+            level, and means over seeds of `record_bytes` and `val_score`.
     """
     found = [
         (title, subtitle, part) for title, subtitle, rows in echo_panels(curves) for part in _few_lines(rows)
@@ -338,7 +338,7 @@ def _draw_bytes(ax: Axes, rows: pd.DataFrame) -> None:
         first = line.iloc[0].to_dict()
         variant, level = variant_of(first), level_of(first)
         alone = " · n = 1" if first["n"] == 1 < rows["n"].max() else ""
-        # Beside scan levels, of which one is called baseline.
+        # Not `baseline`, which is also the name of a scan level.
         echo = "no echo" if variant == BASELINE else name_of(first, with_factor=True)
         ax.plot(
             line["record_bytes"],
@@ -360,7 +360,7 @@ def _draw_bytes(ax: Axes, rows: pd.DataFrame) -> None:
 
 
 def _few_lines(rows: pd.DataFrame) -> list[pd.DataFrame]:
-    """The rows as they are, or, of more than MAX_CURVES lines, apart by the scan level that is read first."""
+    """Return the rows, split by the scan level that is read first if there are more than MAX_CURVES lines."""
     if rows.groupby(_LINE).ngroups <= MAX_CURVES:
         return [rows]
     return [part for _, part in scan_levels(rows)]

@@ -1,4 +1,4 @@
-"""Echoed runs as a table, and side by side: what each echo reached with how many fresh samples."""
+"""Tables of echoed runs: the score that each echo reached, and the fresh samples that it took."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pcr_exp.config.related_methods import EchoConfig
 
 BASELINE = "baseline"
 PANEL_KEYS = GROUP_KEYS
-"""What runs share that are drawn together; `setting` stands for all that SERIES_KEYS and seed do not name."""
+"""Columns that the runs of a panel share; `setting` stands for all but SERIES_KEYS and seed."""
 SERIES_KEYS = ["scan", "variant", "factor", "buffer", "repeat_groups", "batch_size", "epochs"]
 TIMES = [
     *("time_to_target_s", "s_per_fresh"),
@@ -33,29 +33,29 @@ _SAME = [
 
 
 def echo_frame(frame: pd.DataFrame) -> pd.DataFrame:
-    """The frame of runs with SERIES_KEYS, learning_rate, updates, fresh and MEASURES.
+    """Return the frame of runs with SERIES_KEYS, learning_rate, updates, fresh and MEASURES.
 
-    `variant` is `baseline` where nothing is repeated, whatever its buffer. `fresh` and `record_bytes`: of the
-    whole run, its probes included. `epochs`: that it was to train for. `s_per_fresh`: seconds of training and
-    waiting per fresh sample. The last three TIMES: as the run's last row says; NaN in runs from before they
-    were measured. TIMES are NaN where no seconds may be said.
+    `variant` is `baseline` if nothing is repeated, whatever the buffer. `fresh` and `record_bytes` cover the
+    whole run; `record_bytes` includes probes. `epochs` is the configured number. `s_per_fresh` is seconds of
+    training and waiting per fresh sample. The last three TIMES come from a run's last row, and are NaN in
+    runs from before they were measured. All TIMES are NaN if no seconds may be reported.
     """
     return page_frame(frame, _echo_columns, less=COMPARED, times=TIMES)
 
 
 def tuned(frame: pd.DataFrame, by: str) -> pd.DataFrame:
-    """One row per PANEL_KEYS x SERIES_KEYS, over seeds, each at the best of the learning rates it ran at.
+    """Return one row per PANEL_KEYS x SERIES_KEYS, over seeds, each at the best learning rate that it ran at.
 
-    The best is the one that most seeds reach the target with, then the one with the fewest fresh samples to
-    it (`by="fresh_to_target"`); or the one with the highest score (`by="final_score"`). It is chosen on the
-    runs that are shown, as in Choi et al. 2019: so all are flattered alike, if all had the same choice.
-    `num_rates` says how many there were.
+    With `by="fresh_to_target"`, the best is the rate at which most seeds reach the target, then the one with
+    the fewest fresh samples to it. With `by="final_score"`, it is the one with the highest score. It is
+    chosen on the runs that are shown, as in Choi et al. 2019, so all are equally optimistic if all had the
+    same choice. `num_rates` is the number of rates.
 
     Columns: the keys, `learning_rate`, `num_rates`, `n` seeds, `num_reached`, `target_score`, `updates`,
-    `fresh`, what guessing reaches, why nothing may be said; `<measure>_mean`, `_min` and `_max` for each of
-    MEASURES, NaN where a seed has none, TIMES also over runs of unlike hardware or settings;
-    `difference_*`: the last score less that of the same seed of the panel's baseline (of the same batch size,
-    with the smallest buffer), NaN where there is none.
+    `fresh`, the chance level, reasons for exclusion, and `<measure>_mean`, `_min` and `_max` for each of
+    MEASURES. These are NaN if a seed has none; TIMES also over runs of unlike hardware or settings.
+    `difference_*` is the last score minus that of the same seed of the panel's baseline (of the same scan,
+    batch size and epochs, with the smallest buffer), NaN if there is none.
     """
     rows = []
     for panel, of_panel in frame.groupby(PANEL_KEYS, sort=True):

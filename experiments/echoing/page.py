@@ -1,4 +1,4 @@
-"""The page of data echoing: its table in Markdown, and every figure that runs allow."""
+"""The page of data echoing: its table in Markdown, and all figures that the runs allow."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ from pcr_exp.analysis.tables import (
 def write_echo_report(output: Output) -> None:
     """Write echo.csv, echo.md and figures; nothing if no run echoes.
 
-    Each setting (PANEL_KEYS) is a panel of one figure, that of the first of these that its runs differ in:
+    Each setting (PANEL_KEYS) is a panel of one figure, chosen by the first of these in which its runs differ:
 
-    * scan level, or what repeats read on to: `echo_bytes`;
-    * echo factor, if there are three or more: `echo_time`, if seconds may be said;
+    * scan level, or the scan groups that repeats read: `echo_bytes`;
+    * echo factor, if there are three or more: `echo_time`, if seconds may be reported;
     * batch size: `echo_batch_size`; shuffle buffer, if there are three or more: `echo_buffer`;
-    * else, the variant: `echo_fresh_to_target` and `echo_top1_at_budget`.
+    * otherwise, the variant: `echo_fresh_to_target` and `echo_top1_at_budget`.
     """
     frame = echo_frame(output.frame)
     if frame.empty or (frame["factor"] == 1).all():
@@ -78,7 +78,7 @@ def write_echo_report(output: Output) -> None:
 
 
 def byte_curves(frame: pd.DataFrame, chosen: pd.DataFrame) -> pd.DataFrame:
-    """Mean record_bytes and val_score over seeds, per epoch, of the runs behind rows of `tuned`."""
+    """Return mean record_bytes and val_score over seeds, per epoch, of the runs behind rows of `tuned`."""
     keys = [*PANEL_KEYS, *SERIES_KEYS, "learning_rate"]
     shared = ["encoding", "group", "n", "num_rates"]
     facts = chosen[[*keys, *shared, "target_score", "majority_share", "num_classes", "headline"]]
@@ -93,7 +93,7 @@ def byte_curves(frame: pd.DataFrame, chosen: pd.DataFrame) -> pd.DataFrame:
 
 
 def _topic(rows: pd.DataFrame) -> str:
-    """What the runs of a setting compare, by the name of its figure."""
+    """Return what the runs of a setting compare, which names its figure."""
     values = {key: rows[key].nunique() for key in SERIES_KEYS}
     if values["scan"] > 1 or values["repeat_groups"] > 1:
         return "bytes"
@@ -105,9 +105,9 @@ def _topic(rows: pd.DataFrame) -> str:
 
 
 def echo_to_markdown(summary: pd.DataFrame, settings: Mapping[str, str] | None = None) -> str:
-    """A table per panel of `tuned`: means over n seeds (smallest to largest).
+    """Return a table per panel of `tuned`: means over n seeds (smallest to largest).
 
-    `settings` as `distinguishing.setting_words` has them: they name settings in titles that would be alike.
+    `settings`, from `distinguishing.setting_words`, name settings in titles that would otherwise be equal.
     """
     return joined(sections(summary, PANEL_KEYS, settings, _facts, _columns, in_order))
 
@@ -131,7 +131,7 @@ def _columns(rows: pd.DataFrame, notes: Footnotes) -> dict[str, Cell]:
         return timed(notes, cell)
 
     def until(measure: str, show: Any) -> Cell:
-        """Counts of examples and bytes are no seconds."""
+        """Return a cell of examples or bytes, which may be shown even if seconds may not."""
 
         def cell(row: Mapping[Any, Any]) -> str:
             said = {**row, "timing_excluded_because": ""}

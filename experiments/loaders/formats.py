@@ -140,7 +140,7 @@ def _build_once(parent: Path, name: str, num_images: int, build: Build) -> Built
     if name != OURS:
         shutil.rmtree(folder, ignore_errors=True)
     make_folder(folder)
-    # A stopped encode continues, and the time of the rest is not that of the whole.
+    # A stopped encode continues, so timing the rest of it would not give the whole.
     is_whole = not any(folder.iterdir())
     started_s, started_cpu_s = time.perf_counter(), own_cpu_s()
     seconds = build(folder) or (time.perf_counter() - started_s, own_cpu_s() - started_cpu_s)

@@ -120,7 +120,7 @@ def simulate(
         machine: Storage and workers.
         reads: Reads of all workers.
         record_bytes: [records] bytes of the prefix that is read of each record.
-        is_cached: [records] whether a cache on the workers' side holds each record; its reads cost nothing.
+        is_cached: [records] records in a cache on the workers' side, whose reads cost nothing (None: none).
     """
     cached = np.zeros(len(record_bytes), dtype=bool) if is_cached is None else is_cached
     from_storage = ~cached[reads.records]

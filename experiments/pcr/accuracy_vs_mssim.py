@@ -44,7 +44,7 @@ BENT = 0.05
 
 
 def tolerance_points(runs: pd.DataFrame) -> pd.DataFrame:
-    """Return a row of POINT_COLUMNS per seed and quality level, for runs of `run_frame` whose quality is known.
+    """Return a row of POINT_COLUMNS per seed and quality level, for runs of `run_frame` with known quality.
 
     The baseline and the last scan group show the same pixels. For each seed they are one point, ALL_SCANS, at
     their mean accuracy. Runs of one seed that differ only in workers or hardware are merged too.
@@ -65,10 +65,10 @@ def tolerance_points(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def tolerance_fits(points: pd.DataFrame) -> pd.DataFrame:
-    """Return a row of FIT_COLUMNS per GROUP_KEYS: final_score = slope x MS-SSIM + intercept, if there is a line.
+    """Return a row of FIT_COLUMNS per GROUP_KEYS: final_score = slope x MS-SSIM + intercept, if a line fits.
 
-    `line_through` fits the means of levels over seeds. The slope is score (0..1) per unit of MS-SSIM, with half
-    of its 95 % interval. With too few levels, or if they bend, `no_line` gives the reason and numbers are NaN.
+    `line_through` fits the means of levels over seeds. The slope is score (0..1) per unit of MS-SSIM, with
+    half of its 95 % interval. If levels are too few or bend, `no_line` gives the reason, with NaN numbers.
     """
     rows = []
     for key, part in points.groupby(GROUP_KEYS, sort=True):
@@ -87,9 +87,9 @@ def tolerance_fits(points: pd.DataFrame) -> pd.DataFrame:
 def draw_accuracy_vs_mssim(points: pd.DataFrame) -> Figure:
     """Draw final score against MS-SSIM of `tolerance_points`, one panel per dataset, label and model.
 
-    Small marks are seeds. Large ones are means over the seeds of a level, with the 95 % interval of two or more.
-    The line is from `tolerance_fits`; the subtitle describes it, or says why there is none. The baseline and the
-    last scan group have the same pixels, and are one point at MS-SSIM 1.
+    Small marks are seeds. Large marks are means over seeds, with their 95 % interval for two or more. The
+    line is from `tolerance_fits`; the subtitle describes it, or why there is none. The baseline and the last
+    scan group have the same pixels, and are one point at MS-SSIM 1.
     """
     found = [
         (title, f"{subtitle}\n{_measured_on(rows)}\n{_fit_words(rows)}", rows)
@@ -176,14 +176,14 @@ class Line:
     r: float
     """Pearson's correlation; NaN if all y are equal."""
     bend_p: float
-    """p-value of the F test for a parabola's quadratic coefficient, if the levels lay on a line."""
+    """p-value of the F test of a parabola's quadratic coefficient; the null hypothesis is a line."""
 
 
 def line_through(levels: pd.DataFrame, x: str, y: str) -> Line | None:
     """Fit a least-squares line through the means of levels, one point each; None for fewer than LEAST_LEVELS.
 
-    The slope's interval is Student's t over the levels' distances from the line (levels - 2 degrees of freedom).
-    The uncertainty is whether it is a line at all, which more seeds of the same levels cannot settle.
+    The slope's interval is Student's t over the levels' residuals (levels - 2 degrees of freedom). The
+    uncertainty is whether the levels are on a line at all, which more seeds of the same levels cannot settle.
     """
     if levels[x].nunique() < LEAST_LEVELS:
         return None

@@ -1,7 +1,6 @@
-"""Equal numbers of bytes, read as fewer images, fewer epochs, fewer scans of all images or a mixture of scans.
+"""Equal bytes, read as fewer images, fewer epochs, fewer scans of all images, or a mixture of scans.
 
-The paper does not cover this, since it compares trainings with equal epochs. It matters where
-reading is the cost.
+The paper does not cover this, as it compares trainings with equal epochs. It matters if reading is the cost.
 """
 
 from __future__ import annotations
@@ -49,12 +48,12 @@ COLUMNS = [
 
 
 def equal_bytes_table(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return COLUMNS of `run_frame`: a row per way of each budget and metric, and per whole training at baseline.
+    """Return COLUMNS from `run_frame`: a row per way of each budget and metric, and per whole training.
 
-    Whole trainings are those with the most epochs on the most images; their `budget` is 1. `bytes_share` is the
-    mean record bytes of n runs over the whole training's. `difference_*` is the last score at full fidelity minus
-    the whole training's of the same seed and fold. Metrics (`headline`) are the primary one and the others that
-    all evaluations have. The table is empty unless a budget has two ways.
+    Whole trainings are of the baseline, with the most epochs on the most images; their `budget` is 1.
+    `bytes_share`: mean record bytes of n runs over the whole training's. `difference_*`: last score at full
+    fidelity minus the whole training's of the same seed and fold. Metrics (`headline`): the primary one, and
+    the others that all evaluations have. Empty unless a budget has two ways.
     """
     metrics = (None, *other_metrics(frame))
     table = pd.concat([_of_metric(frame, metric) for metric in metrics], ignore_index=True)
@@ -103,7 +102,7 @@ def _columns_of_run(run: Mapping[Any, Any], metric: str | None) -> dict[str, Any
 
 
 def _mixed(scan: Mapping[str, Any]) -> str:
-    """Describe a mixture, as `72 % at group 2, 28 % at group 5`; empty for other levels, whose label is short."""
+    """Describe a mixture, as `72 % at group 2, 28 % at group 5`; empty for levels with short labels."""
     if scan["name"] != "mixture":
         return ""
     shares = probabilities(scan["candidates"], scan["group"], scan["weights"])

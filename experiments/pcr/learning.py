@@ -1,7 +1,7 @@
 """The search for a baseline's learning rate and crop scale, the resulting target, and tests of final models.
 
-The search uses only runs of `scan=baseline` that were evaluated on the `tune` split. So no score that is
-reported was used to choose.
+The search uses only runs of `scan=baseline` that were evaluated on the `tune` split, so that reported scores
+have no part in the choice.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ FAIR_COLUMNS = [
 
 
 def fair_baseline_table(runs: pd.DataFrame) -> pd.DataFrame:
-    """Return FAIR_COLUMNS of `run_frame`: one row per task, input size, learning rate and crop scale.
+    """Return FAIR_COLUMNS from `run_frame`: one row per task, input size, learning rate and crop scale.
 
-    Scores and losses are of the final model on the `tune` split, means over `n` seeds. `chosen` is the setting
-    with the highest score, and among equal ones with the lower loss. `target_score` is that score minus MARGIN.
-    It is the target of the (dataset, label, model, input size) in all comparisons.
+    Scores and losses are of the final model on the `tune` split, means over `n` seeds. `chosen` is the
+    setting with the highest score, and of equal ones the lowest loss. `target_score` is that score minus
+    MARGIN. It is the target of the (dataset, label, model, input size) in all comparisons.
     """
     found = [_row(run) for run in runs.to_dict("records") if _is_search(run)]
     if not found:
@@ -139,12 +139,12 @@ DEPLOYMENT_COLUMNS = [
 
 
 def deployment_table(runs: pd.DataFrame, metric: str | None = None) -> pd.DataFrame:
-    """Return DEPLOYMENT_COLUMNS of `run_frame`: one row per setting, scan level and fidelity of the test.
+    """Return DEPLOYMENT_COLUMNS from `run_frame`: one row per setting, scan level and fidelity of the test.
 
     The metric is the primary one, or another that the evaluations have.
 
-    `score_*` is of the final model, over `n` seeds or folds. `difference_*` is the score minus that of the same
-    seed's baseline at full fidelity. Its interval covers images too, if all runs saved predictions. Runs
+    `score_*` is of the final model, over `n` seeds or folds. `difference_*` is the score minus that of the
+    same seed's baseline at full fidelity. Its interval covers images too, if all runs saved predictions. Runs
     that were not evaluated at their own group are left out.
     """
     found = pd.DataFrame([row for run in runs.to_dict("records") for row in _rows(run, metric)])

@@ -33,7 +33,7 @@ ROW_COLUMNS = [
     *("image_bytes", "images_per_record"),
     *("images_per_s", "slowest_images_per_s", "num_images", "cpu_s_per_image"),
 ]
-"""`images_per_s` is the steady rate of all processes together, `slowest_images_per_s` that of the slowest one.
+"""`images_per_s` is the steady rate of all processes together, `slowest_images_per_s` that of the slowest.
 `cpu_s_per_image` includes opening the loaders."""
 REMEDY = "Measure into another folder (out=...), or delete this one."
 CASE = ["num_processes", "storage", "model_images_per_s", "scan"]
@@ -100,15 +100,15 @@ def load_validation(folder: str | Path) -> Validation:
 
 
 def compare(rows: pd.DataFrame, num_cores: int) -> pd.DataFrame:
-    """Return one row per cell (CASE) of ROW_COLUMNS: predicted, measured (median, min, max, n), and the error.
+    """Return a row per cell (CASE) of ROW_COLUMNS: predicted, measured (median, min, max, n), and the error.
 
     The prediction is from `plan.predict`, with one worker per process. The decoding rate of one process is
-    measured, in the cell with one process, no limit and no model. That cell predicts itself, and is marked by
-    `is_calibration` to be left out. More processes share the machine's cores, which decode at most
+    measured, in the cell with one process, no limit and no model. That cell would predict itself, so
+    `is_calibration` marks it to be left out. More processes share the machine's cores, which decode at most
     num_cores / (CPU seconds per image of that cell). `error` is predicted / measured - 1.
 
     Raises:
-        RunError: there is no such cell for some scan level.
+        RunError: a scan level lacks such a cell.
     """
     free = _is_calibration(rows)
     own = _calibrate(rows, free)
@@ -202,13 +202,13 @@ TIME_COLUMNS = [
 
 
 def predict_times(runs: pd.DataFrame) -> pd.DataFrame:
-    """Return TIME_COLUMNS of `run_frame`, a row per run that reached its target: predicted and measured seconds.
+    """Return TIME_COLUMNS from `run_frame`: predicted and measured seconds per run that reached its target.
 
-    Seconds are train_s + wait_s. `epochs_to_accuracy` are the run's own. The rest of the prediction uses its bytes,
-    its storage's bandwidth and seeks, its shuffle window, and compute. Compute is images/s after the first train
-    row of the REFERENCE_GROUP runs of the same setting, averaged over seeds. `error` is
-    predicted / measured - 1. Left out are runs of REFERENCE_GROUP itself, settings without any or without a
-    bandwidth, and runs whose timing is excluded.
+    Seconds are train_s + wait_s. `epochs_to_accuracy` are the run's own. The rest of the prediction uses its
+    bytes, its storage's bandwidth and seeks, its shuffle window, and compute. Compute is images/s after the
+    first train row of the REFERENCE_GROUP runs of the same setting, averaged over seeds. Left out are runs of
+    REFERENCE_GROUP itself, settings without any or without a bandwidth, and runs whose timing is excluded.
+    `error` is predicted / measured - 1.
     """
     rows = []
     for _, setting in runs[runs["timing_excluded_because"] == ""].groupby([*GROUP_KEYS, "timing"], sort=True):

@@ -46,7 +46,7 @@ from pcr_exp.system.provenance import describe_code
 
 
 def draw_predicted_rates(cells: pd.DataFrame, tolerance: float) -> Figure:
-    """Draw errors of `model_validation.compare` over predicted images/s, with a panel per number of processes.
+    """Draw errors of `model_validation.compare` over predicted images/s, a panel per number of processes.
 
     Point: error against the median of the measured rates; bar: against the largest and the smallest.
     """
@@ -115,7 +115,7 @@ def _round_ticks(axis: Axis, low: float, high: float) -> None:
 
 
 def roofline_points(cells: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the cells of `model_validation.compare` that have a bandwidth and a model, with `bandwidth_mib_per_s`.
+    """Return the cells of `model_validation.compare` with a bandwidth and a model, and `bandwidth_mib_per_s`.
 
     `model_images_per_s` is per process; all processes share the storage. `rows` are the measured rows, which
     contain the limits of each storage.
@@ -131,8 +131,8 @@ def roofline_points(cells: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
 def draw_measured_roofline(points: pd.DataFrame) -> Figure:
     """Draw `roofline_points` with a panel per bandwidth and number of processes, on logarithmic axes.
 
-    Line: min(the model's speed, W / bytes), with its knee. Points: median of the measured rates; bars: smallest
-    to largest. Points below the line are limited by decoding.
+    Line: min(the model's speed, W / bytes), with its knee. Points: median of the measured rates; bars: from
+    the smallest to the largest. Points below the line are limited by decoding.
     """
     with style():
         groups: list[tuple[Any, pd.DataFrame]] = list(

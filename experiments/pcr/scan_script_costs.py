@@ -1,4 +1,4 @@
-"""Bytes, similarity and decoding time of images that were cut by a script, and how a script is written."""
+"""Bytes, similarity and decoding time of images split by a scan script, and the cost of writing one."""
 
 from __future__ import annotations
 
@@ -31,29 +31,29 @@ from pcr_exp.loading.transform import TrainTransform, random_crop
 from pcr_exp.measuring.quality import spread_evenly
 
 MODE = "scaled"
-"""`loader.decode`: what training sees by default."""
+"""`loader.decode`: the default in training."""
 
 CROP_PX = 224
 
 Case = Callable[[int], object]
-"""Does a thing to the image of this number."""
+"""Processes the image of the given number."""
 
 
 def native_files(folder: Path, count: int) -> list[bytes]:
-    """So many of the folder's .JPEG files, spread evenly over their sorted names."""
+    """Read `count` of the folder's .JPEG files, spread evenly over their sorted names."""
     paths = sorted(folder.rglob("*.JPEG"))
     return [paths[place].read_bytes() for place in spread_evenly(len(paths), count)]
 
 
 def optimised_bytes(files: Sequence[bytes]) -> NDArray[np.int64]:
-    """[images]: bytes as baseline files with Huffman tables of their own, and no metadata."""
+    """Return the bytes as baseline files with their own Huffman tables and no metadata, int64 [images]."""
     command = ["jpegtran", "-optimize", "-copy", "none"]
     written = [subprocess.run(command, input=file, capture_output=True, check=True).stdout for file in files]
     return np.array([len(file) for file in written])
 
 
 class CutImages:
-    """Images cut by one script."""
+    """Images split by one script."""
 
     def __init__(self, script: ScanScript, files: Sequence[bytes]) -> None:
         self.script = script
@@ -61,32 +61,32 @@ class CutImages:
         self._pieces = [codec.split(codec.encode(file)) for file in files]
         sizes = np.array([[len(piece) for piece in pieces] for pieces in self._pieces])
         self.group_bytes = np.cumsum(sizes, axis=1)
-        """int64 [images, groups]: bytes up to each group."""
+        """Bytes up to each group, int64 [images, groups]."""
         self._decoder = codec.open_decoder(MODE)
         self.components = [read_frame(file).num_components for file in files]
 
     def prefix(self, image: int, group: int) -> bytes:
-        """The file of the first groups."""
+        """Return an image's file of the first groups."""
         return join_pieces(self._pieces[image][:group])
 
     def whole(self, group: int, image: int) -> Pixels:
-        """All of an image at a group, at its full size."""
+        """Decode a whole image at a group, at full size."""
         return whole_image(self._decoder(self.prefix(image, group), group, "an image"))
 
     def decoder(self) -> Decoder:
-        """As loading opens it."""
+        """Return the decoder, as the loader opens it."""
         return self._decoder
 
 
 class Similarities:
-    """MS-SSIM of prefixes against all scans: once for all prefixes that hold the same bits of an image."""
+    """MS-SSIM of prefixes against all scans, computed once for prefixes with the same bits of an image."""
 
     def __init__(self, files: Sequence[bytes]) -> None:
         self._whole = [decode(file) for file in files]
         self._known: dict[Any, float] = {}
 
     def mean(self, cut: CutImages, group: int, num_images: int) -> float:
-        """Over the first images, at a group."""
+        """Return the mean over the first images, at a group."""
         return float(np.mean([self._of(cut, group, image) for image in range(num_images)]))
 
     def _of(self, cut: CutImages, group: int, image: int) -> float:
@@ -99,14 +99,14 @@ class Similarities:
 
 
 def decoding_cases(cuts: Mapping[str, CutImages], groups: Mapping[str, Sequence[int]]) -> dict[str, Case]:
-    """By `<script> <group>`, decoding whole images at these groups."""
+    """Return cases by `<script> <group>`, which decode whole images at these groups."""
     return {
         f"{name} {group}": partial(cut.whole, group) for name, cut in cuts.items() for group in groups[name]
     }
 
 
 def baseline_cases(files: Sequence[bytes]) -> dict[str, Case]:
-    """The original files, decoded whole: by the loader's decoder, and by Pillow."""
+    """Return cases that decode the whole original files, with the loader's decoder and with Pillow."""
     decoder = open_decoder(MODE, "baseline")
 
     def ours(image: int) -> Pixels:
@@ -120,7 +120,7 @@ def baseline_cases(files: Sequence[bytes]) -> dict[str, Case]:
 
 
 def crop_cases(files: Sequence[bytes], cuts: Mapping[str, CutImages]) -> dict[str, Case]:
-    """A random crop of 224 pixels, filtered, as training takes it: of all scans, of the files, by Pillow."""
+    """Return cases for training's filtered random crop of 224 pixels: all scans, the files, and Pillow."""
     draws = np.random.default_rng(0).random((len(files), TrainTransform.num_draws)).tolist()
     out = np.empty((CROP_PX, CROP_PX, 3), dtype=np.uint8)
 
@@ -147,7 +147,7 @@ def crop_cases(files: Sequence[bytes], cuts: Mapping[str, CutImages]) -> dict[st
 
 
 def cpu_ms(cases: Mapping[str, Case], num_images: int, turns: int) -> dict[str, NDArray[np.float64]]:
-    """By case, [turns]: CPU milliseconds per image of this thread, the cases by turns at every image."""
+    """Return this thread's CPU milliseconds per image by case, [turns], with cases interleaved per image."""
     spent_s = list(by_turns(cases, num_images, turns))
     return {name: 1e3 * np.array([turn[name] for turn in spent_s]) / num_images for name in cases}
 
@@ -156,8 +156,8 @@ Write = Callable[[bytes], object]
 
 
 def _jpeglib(jpeg: bytes) -> None:
-    """Coefficients to arrays and back, as a baseline file: what jpeglib takes before any scan list."""
-    import jpeglib  # of the tests, and of nothing else
+    """Read coefficients to arrays and write them as a baseline file: jpeglib's cost before any scan list."""
+    import jpeglib  # a dependency of the tests alone
 
     with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as folder:
         source, out = Path(folder, "in.jpg"), Path(folder, "out.jpg")
@@ -167,7 +167,7 @@ def _jpeglib(jpeg: bytes) -> None:
 
 
 def writers(script: ScanScript) -> dict[tuple[str, str], Write]:
-    """By (way, script), what writes a file."""
+    """Return the functions that write a file, by (way, script)."""
     program = shutil.which("jpegtran")
     found: dict[tuple[str, str], Write] = {("libturbojpeg, in process", "default"): find_transcoder()}
     if program is not None:
@@ -179,7 +179,7 @@ def writers(script: ScanScript) -> dict[tuple[str, str], Write]:
 
 
 def rows(script: ScanScript, files: Sequence[bytes], turns: int) -> Iterator[Row]:
-    """CPU and wall milliseconds per image of each way, with what its processes take; the ways by turns."""
+    """Measure CPU and wall milliseconds per image of each way, with its processes; ways are interleaved."""
     ways = writers(script)
     for write in ways.values():
         write(files[0])
@@ -198,7 +198,7 @@ def _written(write: Write, files: Sequence[bytes]) -> Row:
 
 
 def _cpu_s() -> float:
-    """Of this process and of those that it has waited for."""
+    """Return CPU seconds of this process and of the children that it has waited for."""
     return sum(
         usage.ru_utime + usage.ru_stime
         for usage in map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))

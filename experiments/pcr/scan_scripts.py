@@ -1,11 +1,11 @@
 """Measure scan scripts on native images: `python -m experiments.pcr.scan_scripts`.
 
-Three tables, in outputs/scan_scripts: `writers.csv`, what the ways to write a script cost; `search.csv`, one
-row per script of a family with what it costs in bytes and time, and whether another beats it; `groups.csv`
-and `crops.csv`, every group of the scripts that `records.scans` has. A `.json` beside each says of what.
+It writes four tables to outputs/scan_scripts, each with a `.json` of its settings. `writers.csv`: the cost of
+each way to write a script. `search.csv`: bytes and time of each script of a family, and whether another beats
+it. `groups.csv`: every group of the scripts in `records.scans`. `crops.csv`: their speed against Pillow's.
 
-A script's middle is its cheapest prefix that shows what group 5 of libjpeg's script does, to 0.003 of
-MS-SSIM. Seconds are CPU time of one thread, by turns; ratios are to the original files, decoded by the same
+A script's middle is its cheapest prefix with an MS-SSIM at most 0.003 below group 5 of libjpeg's script.
+Seconds are CPU time of one thread, interleaved. Ratios are to the original files, decoded by the same
 library.
 """
 
@@ -50,18 +50,18 @@ from pcr_exp.system.provenance import write_measured
 MIDDLE_GROUP = 5
 
 SLACK = 0.003
-"""Of MS-SSIM: what a script's middle prefix may lack of group 5 of libjpeg's script."""
+"""Maximum MS-SSIM that a script's middle prefix may lose to group 5 of libjpeg's script."""
 
 _LAST = 63
 
 _EVERY = (0, 1, 2)
 
 Band = tuple[int, int, int]
-"""First and last coefficient of a scan of luma, and the bit that it stops at."""
+"""First and last coefficient of a luma scan, and the bit at which it stops."""
 
 
 def named_scripts() -> dict[str, ScanScript]:
-    """The options of `records.scans`."""
+    """Return the scripts of `records.scans`, by name."""
     found = {}
     for path in sorted((CONFIGS / "records.scans").glob("*.yaml")):
         merged = OmegaConf.merge(OmegaConf.structured(ScanScriptConfig), OmegaConf.load(path))
@@ -71,14 +71,14 @@ def named_scripts() -> dict[str, ScanScript]:
 
 
 def searched_scripts() -> dict[str, ScanScript]:
-    """Luma in one to three bands, each to a bit of its own; chroma early, in the middle or late.
+    """Return scripts with one to three luma bands, each to its own bit, and chroma early, midway or late.
 
-    By names such as `Y 1-5, C, Y 6-63 to bit 1`; then luma is refined, a bit at a time where it lacks it.
+    Names are such as `Y 1-5, C, Y 6-63 to bit 1`. Further scans refine luma bit by bit, where it is coarser.
     """
     found = {}
     for bands, chroma_low in product(_luma_bands(), (0, 1)):
         if chroma_low and not any(low for _, _, low in bands):
-            continue  # refined chroma with whole luma: a scan more, and nothing is earlier for it
+            continue  # refining chroma after whole luma adds scans, and makes nothing earlier
         for place in range(1, len(bands) + 1):
             name, script = _script(bands, place, chroma_low)
             found[name] = script
@@ -101,7 +101,7 @@ def _luma_bands() -> Iterator[list[Band]]:
 
 
 def _script(bands: Sequence[Band], place: int, chroma_low: int) -> tuple[str, ScanScript]:
-    """Chroma stands after `place` bands of luma."""
+    """Return a name and script with chroma after `place` bands of luma."""
     luma = [JpegScan((0,), first, last, 0, low) for first, last, low in bands]
     chroma = [JpegScan((component,), 1, _LAST, 0, chroma_low) for component in (2, 1)]
     scans = [JpegScan(_EVERY, 0, 0, 0, 0), *luma[:place], *chroma, *luma[place:]]
@@ -116,10 +116,10 @@ def _script(bands: Sequence[Band], place: int, chroma_low: int) -> tuple[str, Sc
 
 
 def is_on_front(costs: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Bool [n]: whether no other row is at most as large in every column, and smaller in one.
+    """Return which rows are on the Pareto front, where small is good in every column, bool [n].
 
     Args:
-        costs: [n, columns]; NaN is larger than all.
+        costs: [n, columns]; NaN counts as infinite.
     """
     filled = np.nan_to_num(costs, nan=np.inf)
     no_worse = (filled[:, None] <= filled[None]).all(axis=2)
@@ -132,7 +132,7 @@ TABLES = ("writers", "crops", "groups", "search")
 
 
 def search(files: Sequence[bytes], num_compared: int, turns: int) -> pd.DataFrame:
-    """One row per script: bytes, its middle, and the time of all scans; shares are of optimised baseline."""
+    """Return a row per script: bytes, middle and time of all scans; shares are of the optimised baseline."""
     named = named_scripts()
     every = {**named, **{name: s for name, s in searched_scripts().items() if s not in named.values()}}
     cuts = {name: CutImages(script, files) for name, script in every.items()}
@@ -166,7 +166,7 @@ def search(files: Sequence[bytes], num_compared: int, turns: int) -> pd.DataFram
 
 
 def _middle(cut: CutImages, similar: Similarities, num_images: int, wanted: float) -> tuple[int, float]:
-    """The first group that reaches the similarity, and what it reaches; from the highest down."""
+    """Return the lowest group that reaches `wanted`, and its similarity, searching from the highest down."""
     group, reached = cut.script.num_groups, 1.0
     while group > 1:
         found = similar.mean(cut, group - 1, num_images)
@@ -179,7 +179,7 @@ def _middle(cut: CutImages, similar: Similarities, num_images: int, wanted: floa
 def groups(
     named: Mapping[str, ScanScript], files: Sequence[bytes], num_compared: int, turns: int
 ) -> Iterator[Row]:
-    """One row per script, group and turn."""
+    """Yield one row per script, group and turn."""
     cuts = {name: CutImages(script, files) for name, script in named.items()}
     every = {name: range(1, cut.script.num_groups + 1) for name, cut in cuts.items()}
     spent = cpu_ms(baseline_cases(files) | decoding_cases(cuts, every), len(files), turns)
@@ -201,7 +201,7 @@ def groups(
 
 
 def crops(named: Mapping[str, ScanScript], files: Sequence[bytes], turns: int) -> Iterator[Row]:
-    """One row per way to pixels and turn; `of_pillow` is how many images it makes for one of Pillow's."""
+    """Yield a row per way to decode, work and turn; `of_pillow` is the speed relative to Pillow's."""
     cuts = {name: CutImages(script, files) for name, script in named.items()}
     last = {name: [cut.script.num_groups] for name, cut in cuts.items()}
     whole = baseline_cases(files) | decoding_cases(cuts, last)
@@ -214,7 +214,7 @@ def crops(named: Mapping[str, ScanScript], files: Sequence[bytes], turns: int) -
 
 
 def measure(given: Namespace) -> None:
-    """The tables that were asked for."""
+    """Measure the requested tables."""
     one_core()
     given.out.mkdir(parents=True, exist_ok=True)
     files = native_files(given.images, given.num_images)
@@ -251,10 +251,10 @@ _TABLES = (
 def draw_front(
     search: pd.DataFrame, groups: pd.DataFrame, facts: Mapping[str, Any], of_groups: Mapping[str, Any]
 ) -> Figure:
-    """Full decode against bytes, full decode against a middle prefix's bytes, and quality against bytes.
+    """Draw full decoding against bytes and against a middle prefix's bytes, and quality against bytes.
 
-    One marker per script; those that no other beats in all three costs are filled. Colours in the third panel
-    go by the share of bytes, as in every figure. `facts` and `of_groups` are those of the two tables.
+    One marker per script, filled if no other script beats it in all three costs. Colours in the third panel
+    show the share of bytes, as in every figure. `facts` and `of_groups` are those of the two tables.
     """
     looks = dict(zip([_DEFAULT, *_others(search)], [(INK, "s"), *OTHER_LOOKS], strict=False))
     with style():
@@ -306,7 +306,7 @@ def _draw_scripts(ax: Axes, search: pd.DataFrame, column: str, looks: Mapping[st
 
 
 def _draw_quality(ax: Axes, rows: pd.DataFrame, look: tuple[str, str]) -> None:
-    """A line per script, through markers coloured by their share of its bytes."""
+    """Draw a line for a script, through markers coloured by their share of its bytes."""
     below = rows[rows["ms_ssim"] < 1]
     color, marker = look
     ax.plot(below["bytes_share"], 1 - below["ms_ssim"], color=color, linewidth=1.1, zorder=1)
@@ -316,7 +316,7 @@ def _draw_quality(ax: Axes, rows: pd.DataFrame, look: tuple[str, str]) -> None:
 
 
 def read_search(folder: Path) -> pd.DataFrame:
-    """The rows of a search; scripts that are options of `records.scans` by now have their names."""
+    """Read the rows of a search; scripts that are options of `records.scans` by now get their names."""
     search = pd.read_csv(folder / SEARCH_FILE)
     names = {script.id: name for name, script in named_scripts().items()}
     known = search["scans"].map(names)
@@ -324,7 +324,7 @@ def read_search(folder: Path) -> pd.DataFrame:
 
 
 def draw_folder(folder: Path, out: Path) -> list[Path]:
-    """`front` of the measurements in a folder."""
+    """Draw `front` from the measurements in a folder."""
     search, groups = read_search(folder), pd.read_csv(folder / "groups.csv")
     facts, of_groups = (json.loads((folder / f"{name}.json").read_text()) for name in ("search", "groups"))
     caption = Caption(
@@ -340,7 +340,7 @@ def draw_folder(folder: Path, out: Path) -> list[Path]:
 
 
 def tables(folder: Path) -> str:
-    """The content of TABLES_FILE: _TABLES, of scripts on the front and of those with a name."""
+    """Return the content of TABLES_FILE: _TABLES, with scripts that are on the front or have a name."""
     search = read_search(folder).sort_values("full_decode")
     shown = search[search["on_front"] | search["is_option"]]
     columns: dict[str, Cell] = {
@@ -363,7 +363,7 @@ def tables(folder: Path) -> str:
 
 
 def write_page(folder: Path, out: Path) -> list[Path]:
-    """`front`, and TABLES_FILE."""
+    """Write `front` and TABLES_FILE."""
     (out / TABLES_FILE).write_text(tables(folder))
     return [out / TABLES_FILE, *draw_folder(folder, out)]
 

@@ -35,7 +35,7 @@ _ENDLESS = 10**6
 
 
 def shared_jobs(config: ThroughputConfig) -> list[Job]:
-    """Return the jobs for any number of processes: unpaced, at a model's speed, and at it under each throttle.
+    """Return the jobs for any number of processes: unpaced, paced by a model, and paced under each throttle.
 
     Raises:
         ConfigError: a scan level or `decode` does not exist, or there is no model.
@@ -126,9 +126,9 @@ def shared_rate(
 ) -> SharedRate:
     """Return the sum of all processes' rates between `from_s` and `to_s`, while all of them read.
 
-    Storage delivers whole records. A rate is therefore taken over whole windows, stretches of batches in which as
-    much is read as is consumed. Within a window, bursts would distort it. Windows restart with each epoch, whose
-    last one may be shorter.
+    Storage delivers whole records. A rate is therefore taken over whole windows, stretches of batches in
+    which as much is read as is consumed. Bursts would distort a rate over parts of windows. Windows restart
+    with each epoch, whose last one may be shorter.
 
     Raises:
         LoaderError: a process began fewer than two windows in that time.

@@ -1,9 +1,9 @@
-"""Time to accuracy on throttled storage: epochs of runs that learned, times seconds per epoch of short ones.
+"""Time to accuracy on throttled storage: epochs from runs that learned, times epoch seconds from short runs.
 
-What a model learns does not depend on how fast storage is, so epochs to the target come from runs without a
-throttle, however long they take and whatever goes on beside them. What an epoch takes does not depend on how
-much has been learned, so it comes from runs of a minute that had the machine to themselves
-(`training.stop_after_s`, `training.exclusive`). Both kinds are joined by the setting that they share.
+What a model learns does not depend on the speed of storage. Epochs to the target therefore come from runs
+without a throttle, however long they take and whatever else the machine does. The time of an epoch does not
+depend on what has been learned. It therefore comes from one-minute runs that had the machine to themselves
+(`training.stop_after_s`, `training.exclusive`). The two kinds of runs are joined by their common setting.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ from pcr_exp.training.task import headline_called
 
 @dataclass(frozen=True, slots=True)
 class LogMean:
-    """A mean on a logarithmic scale, with what is known of its spread."""
+    """A mean on a logarithmic scale, with its uncertainty."""
 
     mean: float
     parts: tuple[tuple[float, int], ...]
-    """Variance of the mean and degrees of freedom of everything it is made of; nothing of a lone value."""
+    """Variance of the mean and degrees of freedom for each of its factors; empty for a single value."""
 
     def times(self, other: LogMean, sign: int = 1) -> LogMean:
-        """The product, or with `sign=-1` the ratio; both are measured apart from each other."""
+        """Return the product, or the ratio with `sign=-1`. The two must be measured independently."""
         return LogMean(self.mean + sign * other.mean, (*self.parts, *other.parts))
 
     @property
     def interval(self) -> tuple[float, float, float]:
-        """The geometric mean and its 95 % interval; NaN ends where nothing is known of its spread.
+        """The geometric mean and its 95 % interval; NaN ends if the spread is unknown.
 
-        Student's t, with the degrees of freedom of Welch and Satterthwaite.
+        Student's t, with Welch-Satterthwaite degrees of freedom.
         """
         middle = math.exp(self.mean)
         if not self.parts:
@@ -65,14 +65,14 @@ class LogMean:
 
 
 def log_mean(values: Iterable[float]) -> LogMean:
-    """The mean of the logarithms of some values, at least one, and how sure it is."""
+    """Return the mean of the logarithms of one or more values, with its uncertainty."""
     logs = np.log(np.asarray(list(values), dtype=float))
     n = len(logs)
     return LogMean(float(logs.mean()), ((float(logs.var(ddof=1)) / n, n - 1),) if n > 1 else ())
 
 
 OVERSHOT = "epochs times a one-minute measurement; whole runs overshot by 13 and 28 %"
-"""What a projected time is worth, wherever one is shown: results/time_to_target has the whole runs."""
+"""Caveat that is shown with every projected time; results/time_to_target has the whole runs."""
 
 UNKNOWN = "whether it had the machine to itself is not known"
 
@@ -89,7 +89,7 @@ SAME_SPEED = (
     *("dataset.images_per_record", "loader.shuffle_records", "loader.lanes"),
     *(f"training.{key}" for key in (*_LEARNING, *_LOOKING, *_SCHEDULE)),
 )
-"""Settings in which runs of one speed may differ: those of learning, and what is throttled or compared."""
+"""Settings in which runs of equal speed may differ: learning, and what is throttled or compared."""
 
 PROJECTED_COLUMNS = [
     *(*GROUP_COLUMNS, "setting", *LEVEL, "bandwidth_mib_per_s", "headline", "target_score"),
@@ -101,10 +101,10 @@ PROJECTED_COLUMNS = [
 
 
 def read_targets(root: str | Path) -> dict[tuple[Any, ...], tuple[str, float]]:
-    """(headline, target) by GROUP_COLUMNS, from all `fair_baseline.csv` below a folder.
+    """Read (headline, target) by GROUP_COLUMNS from all `fair_baseline.csv` below a folder.
 
     Raises:
-        RunError: a table has no target, or two have different ones for the same.
+        RunError: a table has no target, or the targets of one key differ.
     """
     found: dict[tuple[Any, ...], tuple[str, float]] = {}
     for path in sorted(Path(root).rglob("fair_baseline.csv")):
@@ -125,23 +125,23 @@ def read_targets(root: str | Path) -> dict[tuple[Any, ...], tuple[str, float]]:
 def projected_times(
     learned: pd.DataFrame, timed: pd.DataFrame, targets: Mapping[tuple[Any, ...], tuple[str, float]]
 ) -> pd.DataFrame:
-    """One row of PROJECTED_COLUMNS per setting, bandwidth and scan level that both kinds of runs have.
+    """Return a row of PROJECTED_COLUMNS per setting, bandwidth and scan level that both kinds of runs have.
 
-    * `epochs_*`: of the first evaluation at the target, over the `n` seeds; those are as fine as evaluations
-      are frequent (`eval_every_epochs`).
+    * `epochs_*`: of the first evaluation at the target, over the `n` seeds. Their resolution is the interval
+      between evaluations (`eval_every_epochs`).
     * `epoch_s`: training images over images/s after the first train row, over the `n_timed` short runs.
-    * `time_s`, geometric means, with 95 % intervals over seeds and, where there are several, short runs.
-    * `speedup`: the baseline's time over this level's, epochs paired by seed; `model_speedup`: the same with
-      images/s = min(what the level trains from unlimited storage, bandwidth / bytes per image).
-    * `no_time` says why there is no time: not every seed reached the target, or seconds may not be said.
+    * `time_s`: geometric means, with 95 % intervals over seeds and, if there are several, short runs.
+    * `speedup`: the baseline's time over this level's, epochs paired by seed. `model_speedup`: the same with
+      images/s = min(the level's rate from unlimited storage, bandwidth / bytes per image).
+    * `no_time`: why there is no time, such as a seed that missed the target or excluded timing.
 
     Args:
         learned: `run_frame` of runs with evaluations (`read_runs`).
-        timed: The same of short ones (`read_timed_runs`): exclusive and throttled, or of unlimited storage.
-        targets: As `read_targets` gives them.
+        timed: The same of short runs (`read_timed_runs`): exclusive and throttled, or of unlimited storage.
+        targets: From `read_targets`.
 
     Raises:
-        RunError: a short run has rows of one update alone.
+        RunError: all rows of a short run are of one update.
     """
     epochs, speeds = _by_level(learned), _by_level(timed)
     rows = []
@@ -158,7 +158,7 @@ def projected_times(
 
 @dataclass(frozen=True, slots=True)
 class _Level:
-    """The runs of a setting's scan level: those that learned, and those that were timed, at any bandwidth."""
+    """The runs of a setting's scan level: those that learned, and those that were timed, by bandwidth."""
 
     learned: pd.DataFrame
     timed: pd.DataFrame
@@ -168,12 +168,12 @@ class _Level:
 
     @property
     def free_images_per_s(self) -> float:
-        """What is trained from unlimited storage by runs that had the machine to themselves; NaN: none."""
+        """Images/s from unlimited storage, of runs with the machine to themselves; NaN if there are none."""
         free = self.timed[self.timed["bandwidth_mib_per_s"].isna() & (self.timed["exclusive"] == True)]  # noqa: E712
         return math.exp(log_mean(_images_per_s(free)).mean) if len(free) else NAN
 
     def epochs(self, target: float) -> dict[tuple[Any, ...], float]:
-        """By seed (and fold), the epochs to the target; NaN where it was not reached."""
+        """Return the epochs to the target by seed (and fold); NaN if it was not reached."""
         repeats = self.learned[repeat_of(self.learned)].itertuples(index=False, name=None)
         reached = {
             repeat: first_reached(rows, target)
@@ -252,7 +252,7 @@ def _speedups(
 
 
 def modelled_images_per_s(free_images_per_s: float, bandwidth_mib_per_s: float, image_bytes: float) -> float:
-    """min(X, W / E[s]): what storage or, without a limit, the rest of training allows."""
+    """Return min(X, W / E[s]): the rate that storage and the rest of training allow."""
     limits = {
         "compute": free_images_per_s,
         "bandwidth": bandwidth_images_per_s(bandwidth_mib_per_s * MIB, image_bytes),
@@ -310,7 +310,7 @@ def _epoch_s(runs: pd.DataFrame) -> list[float]:
 
 
 def _with_interval(name: str, epochs: LogMean, seconds: LogMean) -> dict[str, float]:
-    """NaN ends of one seed alone, however often it was timed: what other seeds would take is not known."""
+    """Return a value and its interval by column. A single seed, however often timed, has NaN ends."""
     middle, low, high = epochs.times(seconds).interval
     ends = (low, high) if epochs.parts else (NAN, NAN)
     return dict(zip((name, f"{name}_low", f"{name}_high"), (middle, *ends), strict=True))

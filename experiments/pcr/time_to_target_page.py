@@ -1,4 +1,4 @@
-"""The page and the figure of projected times to accuracy: PCR figure 4 as a table, and over bandwidth."""
+"""Page and figure of projected times to accuracy: PCR figure 4 as a table, and speed-up over bandwidth."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ _ABOUT = (
 def write_projected(
     runs_root: str | Path, timing_root: str | Path, targets_root: str | Path, out: Path
 ) -> tuple[list[Path], list[Path]]:
-    """Write projected_times.{csv,md} and the figure speedup_vs_bandwidth; returns (tables, figures).
+    """Write projected_times.{csv,md} and the figure speedup_vs_bandwidth. Return (tables, figures).
 
     Raises:
-        RunError: the two kinds of runs share no setting, or as `read_runs` and `read_targets` raise it.
+        RunError: the two kinds of runs share no setting, or as `read_runs` and `read_targets`.
     """
     learned, timed = run_frame(read_runs(runs_root)), run_frame(read_timed_runs(timing_root))
     table = projected_times(learned, timed, read_targets(targets_root))
@@ -67,7 +67,7 @@ def write_projected(
     table.to_csv(tables[0], index=False)
     tables[1].write_text(projected_to_markdown(table) + measured_line(learned, ["t over seeds"]))
     drawn = table[table["speedup"].notna()]
-    if (drawn["encoding"] == "baseline").all():  # or there is none: no level reached what baseline did
+    if (drawn["encoding"] == "baseline").all():  # or there is none: no level reached the target
         return tables, []
     caption = replace(
         of_runs(timed, "Projected speed-up in time to accuracy over bandwidth"),
@@ -78,7 +78,7 @@ def write_projected(
 
 
 def projected_to_markdown(table: pd.DataFrame) -> str:
-    """A table per bandwidth, tasks in rows and scan levels in columns; and one of the epochs."""
+    """Return a table per bandwidth, with tasks in rows and scan levels in columns, and one of epochs."""
     parts = [_ABOUT + "\n"]
     for bandwidth, rows in table.groupby("bandwidth_mib_per_s", sort=True):
         notes = Footnotes()
@@ -96,10 +96,10 @@ def projected_to_markdown(table: pd.DataFrame) -> str:
 
 
 def draw_speedups(table: pd.DataFrame) -> Figure:
-    """Projected speed-up in time to accuracy over bandwidth: points with intervals, and the model's curve.
+    """Draw projected speed-ups in time to accuracy over bandwidth, with intervals, and the model's curve.
 
-    One panel per dataset, label, model and input size. The curve takes the same epochs, and images/s from
-    min(what trains from unlimited storage, bandwidth / bytes per image).
+    One panel per dataset, label, model and input size. The curve uses the same epochs, and images/s =
+    min(rate from unlimited storage, bandwidth / bytes per image).
     """
     found = [(*_titles(rows.iloc[0]), rows) for _, rows in table.groupby(_PANEL, sort=True)]
     return draw_panels(found, _draw_panel, words=f"projected: {OVERSHOT}")
@@ -115,11 +115,11 @@ def _titles(row: pd.Series) -> tuple[str, str]:
 
 
 def model_curve(rows: pd.DataFrame, level: pd.DataFrame, bandwidths: Sequence[float]) -> list[float]:
-    """The model's speed-up of a level over baseline at each bandwidth; empty where it is not known.
+    """Return the model's speed-up of a level over baseline at each bandwidth; empty if it is unknown.
 
     Args:
         rows: Of one setting, with its baseline.
-        level: Those of them that are of one scan level.
+        level: The rows of one scan level.
         bandwidths: In MiB/s.
     """
     baseline = rows[rows["encoding"] == "baseline"]
@@ -207,7 +207,7 @@ def _interval(level: Mapping[Any, Any], name: str, show: Any) -> str:
 
 
 def minutes(seconds: float) -> str:
-    """Seconds for people: `45 s`, `12.3 min`, `3.4 h`, each of three figures."""
+    """Format seconds with three significant figures: `45 s`, `12.3 min`, `3.4 h`."""
     for unit, size in (("h", 3600), ("min", 60)):
         if seconds >= 2 * size:
             return f"{three_figures(seconds / size)} {unit}"

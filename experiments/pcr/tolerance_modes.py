@@ -1,7 +1,7 @@
-"""Which decode mode suits a task: the same images, folds and classifier, seen through each mode.
+"""Compare decode modes by task, with the same images, folds and classifier for each mode.
 
 `python -m experiments.pcr.tolerance_modes FOLDER... --out results/decode_modes/frozen` reads folders of
-`experiments.tolerance` that differ in `decode` alone, and writes modes.csv and modes.md.
+`experiments.tolerance` that differ only in `decode`, and writes modes.csv and modes.md.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ REFERENCE = "libjpeg"
 
 
 def weights_of(measured: Measured) -> NDArray[np.float64]:
-    """Weights of all images, then of resamples of them, [1 + resamples, N]: the same for every group."""
+    """Return weights of all images, then of their resamples, [1 + resamples, N], for every group."""
     return image_weights(measured.clusters, measured.facts.num_resamples, measured.facts.seed)
 
 
 def scores_of(
     measured: Measured, group: int, deployment: str, weights: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """The headline of a classifier that learned at a group and is used so, one for each row of weights."""
+    """Return the primary metric of a classifier trained at a group and deployed so, per row of weights."""
     facts, predictions = measured.facts, measured.predictions
     train = list(facts.groups).index(group)
     test = train if deployment == "same" else len(facts.groups) - 1
@@ -47,14 +47,14 @@ def scores_of(
 
 
 def mode_table(measured: Sequence[Measured]) -> pd.DataFrame:
-    """One row per task, group, way of using it, and mode, with its difference to libjpeg's own output.
+    """Return a row per task, group, deployment and mode, with its difference to libjpeg's own output.
 
-    Columns: `dataset`, `label`, `headline`, `n`, `group`, `deployment` (`full`: learned at the group, used at
+    Columns: `dataset`, `label`, `headline`, `n`, `group`, `deployment` (`full`: trained at the group, used at
     all scans; `same`: used at the group), `decode`, `score`, `difference`, `difference_low` and
-    `difference_high` (shares; of the same images, bootstrapped over their clusters as in `loss_matrix`).
+    `difference_high` (shares; paired by image, and bootstrapped over clusters of images as in `loss_matrix`).
 
     Raises:
-        ConfigError: a task lacks libjpeg's mode, or its modes were not measured on the same images alike.
+        ConfigError: a task lacks libjpeg's mode, or its modes differ in images or other settings.
     """
     rows = []
     for _, same_task in groupby(sorted(measured, key=_task), key=_task):
@@ -113,7 +113,7 @@ def _check_alike(facts: Facts, reference: Facts, same_labels: bool) -> None:
 
 
 def mode_page(table: pd.DataFrame) -> str:
-    """The table in Markdown, in percent and points."""
+    """Return the table in Markdown, in percent and points."""
     columns = {
         "task": lambda row: f"{row['dataset']} {row['label']}",
         "images": lambda row: f"{row['n']:,}",
@@ -132,7 +132,7 @@ def _points(row: dict[str, Any]) -> str:
 
 
 def write(given: Namespace) -> None:
-    """Write both files, and print the page."""
+    """Write both files and print the page."""
     table = mode_table([load_tolerance(folder) for folder in given.folders])
     make_folder(given.out)
     write_atomic(given.out / "modes.csv", [table.to_csv(index=False).encode()])

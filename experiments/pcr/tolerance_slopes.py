@@ -1,8 +1,8 @@
-"""How a task's score follows image quality: what is kept of it against the MS-SSIM of the scan groups.
+"""Task scores against image quality: the share of a score that is kept, over MS-SSIM of the scan groups.
 
 `python -m experiments.pcr.tolerance_slopes FOLDER... --out results/tolerance` reads folders of
-`experiments.tolerance` and writes slopes.csv, slopes.md and the figure. Tasks differ in what there is to
-lose, so scores are normalised: 1 is the score at all scans, 0 is guessing.
+`experiments.tolerance` and writes slopes.csv, slopes.md and the figure. Tasks differ in how much they can
+lose, so scores are normalised: 1 is the score at all scans, 0 is chance level.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ Floats = NDArray[np.float64]
 
 
 def kept_table(measured: Sequence[Measured]) -> pd.DataFrame:
-    """One row per task, deployment (`full`, `same`) and scan group.
+    """Return a row per task, deployment (`full`, `same`) and scan group.
 
     Columns: `dataset`, `label`, `headline`, `n` (images), `deployment`, `group`, `ms_ssim` (mean over the
-    images that were compared), `kept` of what there is to lose, with `kept_low` and `kept_high`; of the line
-    through the groups `slope` (kept per unit of MS-SSIM) with `slope_low`, `slope_high`, and `r`; and of a
-    parabola `curvature` with `curvature_low` and `curvature_high` (`_bends`): whether the line is one.
-    Intervals are 95 %, of resamples of images: the same ones for every group, so a slope's are paired.
+    compared images); `kept`, the share of the score above chance level, with `kept_low` and `kept_high`;
+    `slope` of the line through the groups (kept per unit of MS-SSIM) with `slope_low`, `slope_high`, and `r`;
+    `curvature` of a parabola with `curvature_low` and `curvature_high` (`_bends`), which tests the line.
+    Intervals are 95 %, from resamples of images. They are the same for every group, so a slope's are paired.
 
     Raises:
         ConfigError: MS-SSIM was not measured, or at fewer than LEAST_LEVELS groups, or nothing can be lost.
@@ -112,7 +112,7 @@ def _check(measured: Measured) -> None:
 
 
 def _kept(measured: Measured, deployment: str) -> Floats:
-    """[groups, 1 + resamples]: (score - guessing) / (score at all scans - guessing); the first is of all."""
+    """Return (score - chance) / (score at all scans - chance), [groups, 1 + resamples], all images first."""
     facts, weights = measured.facts, weights_of(measured)
     scores = np.array([scores_of(measured, group, deployment, weights) for group in facts.groups])
     to_lose = scores[-1] - facts.chance_level
@@ -126,16 +126,16 @@ def _kept(measured: Measured, deployment: str) -> Floats:
 
 
 def _slopes(quality: Floats, kept: Floats) -> Floats:
-    """Least squares through the groups, one slope per column of `kept`."""
+    """Return the least-squares slopes through the groups, one per column of `kept`."""
     centred = quality - quality.mean()
     return np.asarray(centred @ (kept - kept.mean(axis=0)) / (centred @ centred))
 
 
 def _bends(quality: Floats, kept: Floats) -> Floats:
-    """How far the parabola through the groups, one per column of `kept`, rises above its chord at most.
+    """Return how far the parabola through the groups rises above its chord at most, per column of `kept`.
 
-    It is a share of what the straight line changes from the lowest quality to the highest: 0 is a line, and
-    above 0 most is lost at the lowest groups.
+    It is relative to the change of the straight line from the lowest quality to the highest. 0 is a line.
+    Above 0, most is lost at the lowest groups.
     """
     span = float(np.ptp(quality))
     parabola = np.polynomial.polynomial.polyfit(quality - quality.mean(), kept, 2)[2]
@@ -144,7 +144,7 @@ def _bends(quality: Floats, kept: Floats) -> Floats:
 
 
 def slopes_page(kept: pd.DataFrame) -> str:
-    """A line per task and deployment in Markdown."""
+    """Return a line per task and deployment in Markdown."""
     lines = kept.groupby([*TASK, "deployment"], sort=False).agg(
         n=("n", "first"),
         num_groups=("group", "size"),
@@ -176,7 +176,7 @@ def slopes_page(kept: pd.DataFrame) -> str:
 
 
 def draw_slopes(kept: pd.DataFrame, measured: Sequence[Measured]) -> Figure:
-    """What is kept of each task's score over MS-SSIM, a panel per task; lines are those of `kept_table`."""
+    """Draw the kept share of each task's score over MS-SSIM, a panel per task, with lines of `kept_table`."""
     with style():
         figure, axes = panels(len(measured))
         for ax, found in zip(axes, measured, strict=True):
@@ -218,12 +218,12 @@ def _draw_line(ax: Axes, rows: pd.DataFrame, deployment: str, script: str) -> No
 
 
 def measured_in(root: Path) -> list[Path]:
-    """The folders of `experiments.tolerance` below a folder, by name."""
+    """Return the folders of `experiments.tolerance` in a folder, sorted by name."""
     return sorted(path.parent for path in root.glob(f"*/{META_FILE}"))
 
 
 def write_slopes(folders: Sequence[Path], out: Path) -> pd.DataFrame:
-    """Read folders of `experiments.tolerance`; write the table, the page and the figure."""
+    """Read folders of `experiments.tolerance`, and write the table, the page and the figure."""
     measured = [load_tolerance(folder) for folder in folders]
     kept = kept_table(measured)
     make_folder(out)
@@ -244,7 +244,7 @@ def _caption(measured: Sequence[Measured]) -> Caption:
 
 
 def write(given: Namespace) -> None:
-    """Write, and print the page."""
+    """Write the files and print the page."""
     print(slopes_page(write_slopes(given.folders, given.out)))
 
 

@@ -1,4 +1,4 @@
-"""Does `tolerance` foretell the points that training loses? Task by task and group by group.
+"""Compare the losses that `tolerance` predicts with those of training, by task and by group.
 
 `python -m experiments.pcr.tolerance_vs_training TRAINED... --tolerance FOLDER --out FOLDER` reads the answers
 of `experiments.tolerance` and the deployment.csv of trained sets. A point is one task at one scan group, used
@@ -40,12 +40,12 @@ _LOOKS = [(INK, "o"), *OTHER_LOOKS]
 
 
 def foretold(tolerance: Sequence[Path], trained: Sequence[Path]) -> pd.DataFrame:
-    """One row per task, trained model, deployment (`full`, `same`) and scan group that both have.
+    """Return a row per task, trained model, deployment (`full`, `same`) and scan group that both have.
 
     Columns: `dataset`, `label`, `headline`, `model`, `deployment`, `group`; points lost by frozen features,
-    `foretold`, with its standard error `foretold_error`; points lost by training, `lost`, with `lost_error`,
-    `lost_freedom` (of its t) and `n` runs a level. Baselines, groups of all scans and settings of one run are
-    left out.
+    `foretold`, with its standard error `foretold_error`; points lost by training, `lost`, with its standard
+    error `lost_error`, `lost_freedom` (of its t) and `n` runs per level. Baselines, groups of all scans and
+    settings with a single run are left out.
 
     Args:
         tolerance: Folders of `experiments.tolerance`.
@@ -68,7 +68,7 @@ def foretold(tolerance: Sequence[Path], trained: Sequence[Path]) -> pd.DataFrame
 def _answers(folder: Path) -> pd.DataFrame:
     facts = json.loads((folder / META_FILE).read_text())["facts"]
     rows = pd.read_csv(folder / "answers.csv")
-    rows = rows[rows["train_group"] < rows["train_group"].max()]  # all scans lose nothing to themselves
+    rows = rows[rows["train_group"] < rows["train_group"].max()]  # all scans are the reference
     return pd.DataFrame(
         {
             **{name: facts[name] for name in (*TASK, "headline")},
@@ -105,12 +105,12 @@ _UPPER = 0.5 + CONFIDENCE / 2
 
 
 def correlations(rows: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
-    """Spearman's rank correlation of what was foretold with what was lost, one row per deployment.
+    """Return Spearman's rank correlation between predicted and actual losses, one row per deployment.
 
-    `low` and `high`: 95 % of NUM_DRAWS draws of all points from their own errors, normal for what was
-    foretold and Student's t for what was lost. They say what other images and seeds would change, not what
-    other tasks would. `within` is the least of the tasks' own correlations, `mean_error` the mean absolute
-    difference in points, `above` the share of points at which training lost more than was foretold.
+    `low` and `high` are the ends of 95 % of NUM_DRAWS draws of all points from their own errors, normal for
+    predicted and Student's t for actual losses. They cover other images and seeds, but not other tasks.
+    `within` is the lowest correlation within a task, `mean_error` the mean absolute difference in points, and
+    `above` the share of points at which training lost more than predicted.
     """
     random = np.random.default_rng(seed)
     found = []
@@ -145,7 +145,7 @@ def correlations(rows: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
 
 
 def _spearman(left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The rank correlation of each row of two arrays [draws, points] without ties."""
+    """Return the rank correlation of each row of two arrays [draws, points] without ties."""
     ranks = [points.argsort(axis=1).argsort(axis=1) for points in (left, right)]
     num_points = left.shape[1]
     squares = ((ranks[0] - ranks[1]) ** 2).sum(axis=1)
@@ -153,7 +153,7 @@ def _spearman(left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[
 
 
 def correlations_page(rows: pd.DataFrame) -> str:
-    """The table of `correlations` in Markdown."""
+    """Return the table of `correlations` in Markdown."""
     columns = {
         "used": lambda row: WORDS[row["deployment"]],
         "points": lambda row: str(row["num_points"]),
@@ -171,7 +171,7 @@ def _correlation(row: Mapping[Any, Any]) -> str:
 
 
 def draw(rows: pd.DataFrame) -> Figure:
-    """Points lost by training over points foretold, a panel per deployment; a mark is a task at a group."""
+    """Draw points lost by training over predicted ones, a panel per deployment, a mark per task and group."""
     tasks = [*rows[TASK].drop_duplicates().itertuples(index=False, name=None)]
     summary = correlations(rows).to_dict("records")
     with style():
@@ -191,7 +191,7 @@ def draw(rows: pd.DataFrame) -> Figure:
                 WORDS[found["deployment"]],
                 f"rank correlation {_correlation(found)}, {found['num_points']} points",
             )
-        axes[0].legend(**BELOW)  # of both: names of tasks are as wide as a panel
+        axes[0].legend(**BELOW)  # for both panels: task names are as wide as one
         footer(figure, "numbers: scan groups; line: as foretold; linear within 3 points, logarithmic beyond")
     return figure
 
@@ -219,7 +219,7 @@ def _draw_task(ax: Axes, rows: pd.DataFrame, words: str, color: str, marker: str
 
 
 def write_comparison(tolerance: Path, trained: Sequence[Path], out: Path) -> pd.DataFrame:
-    """Write rows, figure and table of all tasks in `tolerance` that were trained; returns the rows."""
+    """Write rows, figure and table of all tasks in `tolerance` that were trained. Return the rows."""
     rows = foretold(measured_in(tolerance), trained)
     make_folder(out)
     caption = Caption(
@@ -235,7 +235,7 @@ def write_comparison(tolerance: Path, trained: Sequence[Path], out: Path) -> pd.
 
 
 def main() -> None:
-    """See the module."""
+    """Run the command line, as the module describes."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -41,7 +41,7 @@ class CheckedImage:
     split: str
     label: str
     group: str
-    """What decides its fold: a lesion, or the image itself."""
+    """Unit that decides its fold: a lesion, or the image itself."""
     num_bytes: int
     sha256: str
     width_px: int

@@ -1,1 +1,1 @@
-"""What compressing gradients saves, and costs, beside the numbers that 3LC published."""
+"""Savings and costs of gradient compression, next to the numbers that 3LC published."""

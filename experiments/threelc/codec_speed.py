@@ -1,6 +1,6 @@
-"""How fast 3LC encodes and decodes on one core: `python -m experiments.threelc.codec_speed`.
+"""Speed of 3LC's encoding and decoding on one core: `python -m experiments.threelc.codec_speed`.
 
-Encoding includes error accumulation. Tensors are those of a model, one by one, as training sends them. The
+Encoding includes error accumulation. A model's tensors are encoded one by one, as training sends them. The
 rows go to outputs/codec_speed/codec.csv.
 """
 
@@ -20,18 +20,18 @@ from pcr_exp.gradients.tensors import Feedback
 from pcr_exp.gradients.threelc import ThreeLC
 
 NUM_STEPS_BEFORE = 20
-"""Residuals grow to a steady state, in which more values are sent than in the first steps."""
+"""Untimed steps: residuals grow to a steady state, in which more values are sent than in the first steps."""
 
 Steps = Iterator[list[Tensor]]
 
 
 def compressed(model: nn.Module) -> list[nn.Parameter]:
-    """The parameters that 3LC compresses: not those of normalisation and biases."""
+    """Return the parameters that 3LC compresses: all but biases and those of normalisation."""
     return [parameter for parameter in model.parameters() if parameter.ndim > 1]
 
 
 def training(name: str) -> Steps:
-    """Gradients of updates on crops of two images, which the model is to tell apart."""
+    """Yield the gradients of updates that train a model to distinguish crops of two images."""
     images = [skimage.data.astronaut(), skimage.data.coffee()]
     rng = np.random.default_rng(0)
     model = torchvision.models.get_model(name, num_classes=2)
@@ -48,7 +48,7 @@ def training(name: str) -> Steps:
 
 
 def drawn(sizes: list[int], draw: Callable[[int], Tensor]) -> Steps:
-    """Steps of random values."""
+    """Yield steps of random values."""
     while True:
         yield [draw(size) for size in sizes]
 
@@ -62,12 +62,12 @@ CASES: dict[str, Callable[[], Steps]] = {
     "4 Mi normal values": lambda: drawn([2**22], torch.randn),
     "4 Mi ternary values": lambda: drawn([2**22], lambda size: torch.randint(-1, 2, (size,)).float()),
 }
-"""By the names that the committed rows have. The last has hardly a zero byte to shorten: the most that there
-is to write."""
+"""Cases by their names in committed rows. The last has hardly any zero bytes to shorten, so its messages are
+the largest."""
 
 
 def measure_codec(case: str, repeats: int) -> Iterator[Row]:
-    """Rows of one case: megabytes of float32 per second, encoding and decoding a step of its tensors."""
+    """Yield rows of one case: megabytes of float32 per second, encoding and decoding a step's tensors."""
     torch.manual_seed(0)
     steps = CASES[case]()
     codec = ThreeLC(1.0)
@@ -98,7 +98,7 @@ def measure_codec(case: str, repeats: int) -> Iterator[Row]:
 
 
 def rows(given: Namespace) -> Iterator[Row]:
-    """Every case; the repeats of each follow each other."""
+    """Measure every case; the repeats of each are consecutive."""
     torch.set_num_threads(1)
     for case in CASES:
         yield from measure_codec(case, given.repeats)

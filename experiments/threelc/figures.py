@@ -1,4 +1,4 @@
-"""Gradient compression in figures: accuracy by time, speed-ups, traffic and bits over training."""
+"""Figures of gradient compression: accuracy over time, speed-ups, traffic, and bits over training."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from pcr_exp.analysis.primary_metric import metric_of
 from pcr_exp.analysis.style import INK, MUTED, fallback_look, style
 from pcr_exp.analysis.tables import span, with_unit
 
-# None is a scan level's colour (`style.OTHER_LOOKS`); colormaps for those that have a number (`_depth`).
+# None is a scan level's colour (`style.OTHER_LOOKS`). Codecs with a number have a colormap (`_depth`).
 _LOOKS = {
     "none": (INK, "s"),
     LOCAL_STEPS: ("#c2a5cf", "X"),
@@ -50,7 +50,7 @@ _LOOKS = {
 
 
 def look_of(codec: Mapping[Any, Any]) -> dict[str, Any]:
-    """Colour and marker of a row's codec (columns CODEC), as matplotlib's keywords."""
+    """Return colour and marker of a row's codec (columns CODEC) as matplotlib keywords."""
     color, marker = _LOOKS.get(codec["codec_name"]) or fallback_look(codec["codec_name"])
     if color in mpl.colormaps:
         color = to_hex(mpl.colormaps[color](_depth(codec)))
@@ -58,14 +58,14 @@ def look_of(codec: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def _depth(codec: Mapping[Any, Any]) -> float:
-    """From light to dark: top-k with the share that is sent, 3LC with s."""
+    """Return a place in a colormap: darker with the share that top-k sends, or with 3LC's s."""
     if codec["codec_name"] == "topk":
         return 0.35 + 0.3 * math.log10(max(1, 100 * codec["fraction"]))
     return 0.35 + 0.6 * (codec["sparsity"] - 1)
 
 
 def in_order(table: pd.DataFrame) -> pd.DataFrame:
-    """The rows: 32-bit floats, our codecs, 3LC by rising s (without zero runs before with them), others."""
+    """Sort rows: 32-bit floats, our codecs, 3LC by rising s (without zero-run encoding first), others."""
     names = [*_LOOKS, *sorted(set(table["codec_name"]) - set(_LOOKS))]
     amount = table["sparsity"].fillna(table["fraction"]).fillna(table["rank"]).fillna(0)
     ranked = table.assign(_name=table["codec_name"].map(names.index), _amount=amount)
@@ -74,21 +74,21 @@ def in_order(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def network_name(bandwidth_mbit_per_s: float, latency_ms: float = 0) -> str:
-    """A link in words: `10 Mbit/s`, with the latency if there is one."""
+    """Return a link's name: `10 Mbit/s`, with the latency if there is one."""
     rate = f"{bandwidth_mbit_per_s:,g} Mbit/s" if math.isfinite(bandwidth_mbit_per_s) else "loopback"
     return f"{rate}, {latency_ms:g} ms" if latency_ms else rate
 
 
 def gradient_panels(table: pd.DataFrame) -> Iterator[tuple[str, str, pd.DataFrame]]:
-    """(title, subtitle, rows) of every group of comparable runs, of a table with PANEL_KEYS and `n`."""
+    """Yield (title, subtitle, rows) of each group of comparable runs in a table with PANEL_KEYS and `n`."""
     for title, group, rows in per_setting(table, PANEL_KEYS):
         yield title, f"{group['world_size']} processes, n = {span(rows['n'])}", rows
 
 
 def gradient_links(table: pd.DataFrame) -> Iterator[tuple[str, str, str, pd.DataFrame]]:
-    """(title, subtitle, link, rows in order) of every panel's runs that differ in the codec alone.
+    """Yield (title, subtitle, link, rows in order) of each panel's runs that differ only in the codec.
 
-    A link names its epochs, too, where trainings of several lengths are on it.
+    A link's name includes the epochs if it has runs of several lengths.
     """
     of_link = [key for key in SERIES_KEYS if key not in ("epochs", "codec")]
     for title, subtitle, rows in gradient_panels(table):
@@ -106,9 +106,9 @@ _WITHOUT_ZERO_RUNS = 1.6
 
 
 def draw_accuracy_against_time(curves: pd.DataFrame) -> Figure:
-    """Mean score over seeds of `accuracy_curves`, a line per codec, a panel per mode, link and epochs.
+    """Draw mean scores over seeds of `accuracy_curves`: a line per codec, a panel per mode, link and epochs.
 
-    Of more than MAX_CURVES codecs there are several panels, each with the runs that compress nothing.
+    More than MAX_CURVES codecs are split into several panels, each with the runs that compress nothing.
     """
     with style():
         groups = [
@@ -137,7 +137,7 @@ def draw_accuracy_against_time(curves: pd.DataFrame) -> Figure:
 
 
 def few_codecs(rows: pd.DataFrame) -> list[pd.DataFrame]:
-    """The rows; of more than MAX_CURVES codecs 3LC and the others apart, each beside runs without any."""
+    """Split rows of more than MAX_CURVES codecs, 3LC apart from others; each part includes REFERENCE."""
     names = list(dict.fromkeys(rows["codec"]))
     if len(names) <= MAX_CURVES:
         return [rows]
@@ -150,11 +150,11 @@ def few_codecs(rows: pd.DataFrame) -> list[pd.DataFrame]:
 
 
 def draw_speedups(table: pd.DataFrame) -> Figure:
-    """Speed-ups of `gradient_table` and what accuracy they cost: a line per codec, a panel per mode and link.
+    """Draw speed-ups and accuracy of `gradient_table`: a line per codec, a panel per mode and link.
 
-    The last panel has points of accuracy against 32-bit floats of the same seed with their 95 % intervals,
-    after the most updates alone: fewer learn too little to lose any. Rows without a speed-up, because `none`
-    was not run, and 3LC without zero-run encoding, which has a figure of its own, are left out.
+    The last panel shows points of accuracy against 32-bit floats of the same seed, with 95 % intervals, only
+    after the most updates: fewer learn too little to lose any. Left out are rows without a speed-up, because
+    `none` was not run, and 3LC without zero-run encoding, which has its own figure.
     """
     found = table[table["speedup"].notna() & ~((table["codec_name"] == "threelc") & (table["zero_run"] == 0))]
     tasks = [(title, rows, list(gradient_links(rows))) for title, _, rows in gradient_panels(found)]
@@ -182,7 +182,7 @@ def draw_speedups(table: pd.DataFrame) -> Figure:
 
 
 def _num_compared(rows: pd.DataFrame) -> tuple[int, int]:
-    """The most updates with intervals come last."""
+    """Return a sort key: rows with intervals, and of these the ones with the most updates, come last."""
     return int(rows["difference_ci95"].notna().any()), int(rows["updates"].max())
 
 
@@ -209,9 +209,9 @@ def _differences(ax: Axes, rows: pd.DataFrame, codecs: Sequence[str]) -> None:
 
 
 def traffic_by_sparsity(table: pd.DataFrame) -> pd.DataFrame:
-    """3LC's rows of `gradient_table`, means over networks, which change no bits: one per s and zero_run.
+    """Return a row per s and zero_run of 3LC: means of `gradient_table` over networks, which change no bits.
 
-    Columns: PANEL_KEYS, mode, updates, codec, CODEC, `n` (of the largest), coded_bits,
+    Columns: PANEL_KEYS, mode, updates, codec, CODEC, `n` (the largest), coded_bits,
     bits_per_value, ratio.
     """
     keys = [*PANEL_KEYS, "mode", "updates", "codec", *CODEC]
@@ -223,10 +223,10 @@ def traffic_by_sparsity(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def draw_traffic_by_sparsity(traffic: pd.DataFrame) -> Figure:
-    """Bits per value against s of `traffic_by_sparsity`, with and without zero-run encoding.
+    """Draw bits per value of `traffic_by_sparsity` against s, with and without zero-run encoding.
 
-    A panel per setting, mode and number of updates. Dotted: with all tensors, those included that are small
-    and sent as float32.
+    One panel per setting, mode and number of updates. Dotted: over all tensors, including small ones sent as
+    float32, and framing.
     """
     groups = [
         (title, f"{mode}, {updates:,} updates, {subtitle}", alike)
@@ -262,9 +262,9 @@ def _lines(ax: Axes, rows: pd.DataFrame) -> None:
 
 
 def draw_bits_over_training(curves: pd.DataFrame) -> Figure:
-    """Bits per value of `bits_curves`: a panel per setting, mode and direction, a line per s.
+    """Draw bits per value of `bits_curves`: a panel per setting, mode and direction, a line per s.
 
-    Dashed: 1.6 bits, five values in a byte, which is what they take without zero-run encoding.
+    Dashed: 1.6 bits, or five values per byte, the size without zero-run encoding.
     """
     groups = [
         (f"{title}, {direction}, {mode}", subtitle, alike)

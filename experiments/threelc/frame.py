@@ -1,6 +1,6 @@
-"""Runs of several processes as tables: codecs side by side, over time, and beside published numbers.
+"""Tables of runs with several processes: codecs compared, over time, and with published numbers.
 
-ResNet-110 on CIFAR-10, 10 GPU workers and a parameter server, 25,600 steps, links slowed by tc.
+Published: ResNet-110 on CIFAR-10, 10 GPU workers and a parameter server, 25,600 steps, links slowed by tc.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pcr_exp.config.related_methods import GradientsConfig
 from pcr_exp.runs.rows import Row
 
 PANEL_KEYS = ["dataset", "label", "model", "world_size", "setting"]
-"""What runs share that are drawn together; `setting` stands for all that SERIES_KEYS and seed do not name."""
+"""Columns that the runs of a panel share; `setting` stands for all but SERIES_KEYS and seed."""
 
 SERIES_KEYS = ["mode", "bandwidth_mbit_per_s", "latency_ms", "epochs", "codec"]
 
@@ -33,7 +33,7 @@ MEASURES = [
 ]
 
 CODEC = ["codec_name", "sparsity", "fraction", "rank", "zero_run"]
-"""A codec and the number that tells it from its like, which only one of 3LC, top-k and PowerSGD has."""
+"""A codec and its settings. Each number belongs to one codec: 3LC, top-k or PowerSGD; others have none."""
 
 _AMOUNTS = {"threelc": "sparsity", "topk": "fraction", "powersgd": "rank"}
 
@@ -41,7 +41,7 @@ REFERENCE = "none"
 """The codec that others are compared with: 32-bit floats."""
 
 LOCAL_STEPS = "local_steps"
-"""The name of floats that are sent after every second batch alone, say."""
+"""Name of 32-bit floats that are sent only once for several batches."""
 
 _SAME = [
     *(*CODEC, "updates", "target_score", "majority_share", "num_classes", "headline"),
@@ -52,9 +52,9 @@ _PLAIN_BYTES = 4
 
 COMPARED = ("gradients", "network", "seed", "training.epochs", "training.global_batch_size")
 KEPT = ("gradients.min_values",)
-"""What `setting` does not stand for; of the codec it has but which tensors are small and sent plain."""
+"""`setting` leaves out COMPARED, except KEPT: which tensors are small, and therefore sent uncompressed."""
 
-# Runs from before each codec had settings of its own have those of all.
+# In older runs, from before each codec had its own settings, every codec has the settings of all.
 _OUR_SETTINGS = {*GradientsConfig.__dataclass_fields__, *_AMOUNTS.values(), "zero_run"}
 
 _SERIES = [*PANEL_KEYS, *SERIES_KEYS]
@@ -63,30 +63,30 @@ DIRECTIONS = {"push": "pushed", "pull": "pulled"}
 
 
 def gradient_frame(frame: pd.DataFrame) -> pd.DataFrame:
-    """The rows of the frame of runs that are of several processes, with SERIES_KEYS, updates and MEASURES.
+    """Return the runs with several processes, with SERIES_KEYS, updates and MEASURES.
 
-    * `codec`: its label, as `codec_label` says it; CODEC: what the label is made of, numbers NaN where the
-      codec has none. `bandwidth_mbit_per_s` is infinite without a throttle.
-    * `bits_per_value`: of all values, pushed and pulled, what frames messages included; `coded_bits`: of
-      those that went through the codec, NaN if none did; and the same of pushes and of pulls alone.
-    * `wire_bytes_per_update`: sent by all processes together.
-    * `images_per_s` and `network_share` (of the seconds, those that the first process waited for the
-      throttled network): over training and waiting after the first train row, which has the warming up.
-    * TIMES are NaN where no seconds may be said: neither the network nor storage limited the run.
+    * `codec` is its label (`codec_label`), and CODEC what the label is made of; numbers that the codec lacks
+      are NaN. `bandwidth_mbit_per_s` is infinite without a throttle.
+    * `bits_per_value` covers all values pushed and pulled, and message framing. `coded_bits` covers values
+      that went through the codec, NaN if none did. `push_coded_bits` and `pull_coded_bits` split it.
+    * `wire_bytes_per_update` is sent by all processes together.
+    * `images_per_s` and `network_share` (the share of seconds in which the first process waited for the
+      throttled network) are over training and waiting after the first train row, which includes warm-up.
+    * TIMES are NaN if no seconds may be reported: neither the network nor storage limited the run.
     """
     team = frame[frame["world_size"] > 1]
     return page_frame(team, _gradient_columns, less=COMPARED, keep=KEPT, times=TIMES)
 
 
 def gradient_table(frame: pd.DataFrame) -> pd.DataFrame:
-    """One row per PANEL_KEYS x SERIES_KEYS, over seeds, with the speed-up over 32-bit floats.
+    """Return one row per PANEL_KEYS x SERIES_KEYS, over seeds, with the speed-up over 32-bit floats.
 
-    Columns: the keys, CODEC, `n` seeds, `num_reached`, `updates`, `target_score`, what
-    guessing reaches, why nothing may be said; `<measure>_mean`, `_min` and `_max` for each of MEASURES, NaN
-    where a seed has none, TIMES also over runs of unlike hardware or settings; `ratio`: 32 over the mean of
-    coded_bits. Beside the REFERENCE that differs in the codec alone, NaN if it was not run or it may not be
-    said: `speedup`, the mean over seeds of both of images_per_s over that of the same seed, with
-    `speedup_min` and `_max`; `difference_*`, the last score less that of the same seed.
+    Columns: the keys, CODEC, `n` seeds, `num_reached`, `updates`, `target_score`, the chance level, reasons
+    for exclusion, and `<measure>_mean`, `_min` and `_max` for each of MEASURES. These are NaN if a seed has
+    none; TIMES also over runs of unlike hardware or settings. `ratio` is 32 over the mean of coded_bits.
+    Compared by seed with the REFERENCE that differs only in the codec: `speedup`, the mean ratio of
+    images_per_s, with `speedup_min` and `_max`, and `difference_*`, the last score minus the reference's.
+    They are NaN if REFERENCE was not run; `speedup` also if it may not be reported.
     """
     keys = [*PANEL_KEYS, *SERIES_KEYS]
     alike = [key for key in keys if key != "codec"]
@@ -94,7 +94,7 @@ def gradient_table(frame: pd.DataFrame) -> pd.DataFrame:
     for shared, of_link in frame.groupby(alike, sort=True):
         reference = of_link[of_link["codec"] == REFERENCE]
         for codec, runs in of_link.groupby("codec", sort=True):
-            # A sweep over what a codec does not have gives equal runs: each seed counts once.
+            # A sweep over a setting that a codec lacks gives equal runs: each seed counts once.
             row = {**dict(zip(alike, shared, strict=True)), "codec": codec}
             row |= over_seeds(runs, _SAME, MEASURES, TIMES)
             row["num_reached"] = int(distinct_seeds(runs)["epochs_to_target"].notna().sum())
@@ -106,16 +106,16 @@ def gradient_table(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 BesideFloats = tuple[pd.Series, pd.DataFrame, pd.DataFrame]
-"""A row that names a codec in `case`, its runs, and those of floats that differ in nothing else."""
+"""A row that names a codec in `case`, its runs, and runs of floats that differ only in the codec."""
 
 
 def beside_floats(frame: pd.DataFrame, alike: str, chosen: str) -> Iterator[BesideFloats]:
-    """Codecs one after the other, each on one link, with as many updates.
+    """Yield one codec after another with the floats to compare it with, for equal model, setting and epochs.
 
     Args:
-        frame: As `gradient_frame` makes it.
-        alike: A query: which runs are compared.
-        chosen: Another: which codecs.
+        frame: Result of `gradient_frame`.
+        alike: Query that selects the runs to compare.
+        chosen: Query that selects the codecs.
     """
     several = frame["model"].nunique() > 1
     for (model, *_), runs in frame.query(alike).groupby(["model", "setting", "epochs"], sort=True):
@@ -128,7 +128,7 @@ def beside_floats(frame: pd.DataFrame, alike: str, chosen: str) -> Iterator[Besi
 
 
 def codec_columns(gradients: Mapping[str, Any], num_batches: int = 1) -> dict[str, Any]:
-    """`codec` and CODEC of a run's group `gradients`: numbers that mean nothing to its codec are NaN.
+    """Return `codec` and CODEC of a run's group `gradients`; numbers that its codec lacks are NaN.
 
     Floats that are sent once for several batches of a process are LOCAL_STEPS.
     """
@@ -145,16 +145,16 @@ def codec_columns(gradients: Mapping[str, Any], num_batches: int = 1) -> dict[st
 
 
 def _batches_an_update(config: Mapping[str, Any]) -> int:
-    """Batches of each process whose gradients are added up, and sent once."""
+    """Return how many batches of each process have their gradients summed and sent once."""
     training = config["training"]
     at_once = training["batch_size"] * config["world_size"]
     return int((training.get("global_batch_size") or at_once) // at_once)
 
 
 def codec_label(gradients: Mapping[str, Any]) -> str:
-    """A codec with the settings that tell it from its like: `threelc s=1.75`, `topk 25%`, `int8`.
+    """Return a codec's name with its distinguishing settings: `threelc s=1.75`, `topk 25%`, `int8`.
 
-    A codec that is not ours has its own settings behind its name.
+    For a codec that is not ours, its own settings follow the name.
     """
     name = str(gradients["name"])
     if name == "threelc":
@@ -168,12 +168,12 @@ def codec_label(gradients: Mapping[str, Any]) -> str:
 
 
 def coded_bits(row: Row, before: Row | None, directions: Sequence[str]) -> float:
-    """Bits per value that went through the codec, between two rows of a run.
+    """Return bits per value that went through the codec between two rows of a run; NaN if none did.
 
     Args:
-        row: At the end.
-        before: At the beginning; None is the start of the run.
-        directions: `pushed`, `pulled`.
+        row: The later row.
+        before: The earlier row (None: the start of the run).
+        directions: `pushed`, `pulled` or both.
     """
 
     def passed(what: str) -> int:
@@ -220,10 +220,10 @@ def _pace(rows: Sequence[Row]) -> dict[str, float]:
 
 
 def accuracy_curves(frame: pd.DataFrame) -> pd.DataFrame:
-    """Means of `gradient_frame` over seeds, per epoch: keys, CODEC, n, epoch, seconds, val_score.
+    """Return means of `gradient_frame` over seeds, per epoch: keys, CODEC, n, epoch, seconds, val_score.
 
-    `seconds` are of training and waiting; evaluation is off the clock. Series with one evaluation are no
-    curves, and left out, as are runs whose seconds may not be said.
+    `seconds` covers training and waiting, but not evaluation. Series with a single evaluation are left out,
+    and so are runs whose seconds may not be reported.
     """
     timed = frame[frame["timing_excluded_because"] == ""]
     if timed.empty:
@@ -244,10 +244,11 @@ def accuracy_curves(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def bits_curves(frame: pd.DataFrame) -> pd.DataFrame:
-    """Means of `gradient_frame` over seeds, per train row: keys, CODEC, n, step, direction, coded_bits.
+    """Return means over seeds of `gradient_frame` per train row: keys, CODEC, n, step, direction, coded_bits.
 
-    Bits per value that went through the codec since the train row before. Only 3LC's runs with zero runs
-    shortened, and for each s and mode those with the most updates, at one bandwidth: links change no bits.
+    `coded_bits` is per value that went through the codec since the previous train row. Only 3LC's runs with
+    zero-run encoding count, and for each s and mode those with the most epochs at the highest bandwidth,
+    because links change no bits.
     """
     intervals = []
     for run in frame.to_dict("records"):
@@ -277,18 +278,18 @@ REMEMBERED = "remembered, medium"
 IN_ABSTRACT = "remembered, medium; 39-107 x and 16-23 x are the abstract's"
 
 SPEEDUP_AT_1_GBIT = 1.5
-"""3LC's, about; remembered, medium."""
+"""3LC's approximate speed-up; remembered, medium certainty."""
 
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """One design of the paper; NaN where nothing is remembered."""
+    """Numbers of one design of the paper; NaN where none is remembered."""
 
     bits_per_value: float = nan
     ratio: float = nan
-    """32 bits over them."""
+    """32 over `bits_per_value`."""
     speedup_at_10_mbit: float = nan
-    """Over 32-bit floats, for as many steps."""
+    """Speed-up over 32-bit floats for as many steps."""
     top1: float = nan
     certainty: str = REMEMBERED
 
@@ -306,14 +307,14 @@ PUBLISHED = {
     ("threelc", 1.75): Published(0.298, 107, 22.8, 0.9351, IN_ABSTRACT),
     ("threelc", 1.90): Published(0.200, 160, 22.8, 0.9310),
 }
-"""By codec and its number: the share that top-k sends, 3LC's s."""
+"""By codec and its number: the share that top-k sends, or 3LC's s."""
 
 WITHOUT_ZERO_RUNS = Published(1.60, 20.0)
-"""3LC at every s."""
+"""3LC without zero-run encoding, at every s."""
 
 
 def published(codec: Mapping[Any, Any]) -> Published:
-    """What the paper says of a row's codec (columns CODEC); NaN and `-` if nothing."""
+    """Return the paper's numbers for a row's codec (columns CODEC); NaN and `-` if there are none."""
     if codec["codec_name"] == "threelc" and not codec["zero_run"]:
         return WITHOUT_ZERO_RUNS
     numbers = (codec[key] for key in ("sparsity", "fraction", "rank"))

@@ -1,4 +1,4 @@
-"""The page of gradient compression: its tables in Markdown, and every figure that runs allow."""
+"""The page of gradient compression: tables in Markdown, and all figures that the runs allow."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ from pcr_exp.analysis.tables import (
 def write_gradient_report(output: Output) -> None:
     """Write tables and figures; nothing if no run compresses gradients.
 
-    * `gradients.csv`, `gradients.md`: `gradient_table`, with the published numbers beside it;
-    * `gradient_speedup`: where runs with `gradients=none` are there to compare with;
-    * `gradient_time`: of runs with several evaluations;
-    * `gradient_traffic`, `gradient_bits`: of 3LC's runs.
+    * `gradients.csv`, `gradients.md`: `gradient_table`, next to the published numbers;
+    * `gradient_speedup`: if there are runs with `gradients=none` to compare with;
+    * `gradient_time`: for runs with several evaluations;
+    * `gradient_traffic`, `gradient_bits`: for 3LC's runs.
     """
     frame = gradient_frame(output.frame)
     if frame.empty or (frame["codec"] == REFERENCE).all():
@@ -62,7 +62,7 @@ def write_gradient_report(output: Output) -> None:
         output.figure("gradient_speedup", "Speed-up and accuracy per codec", table, draw_speedups)
     curves = accuracy_curves(frame)
     if len(curves):
-        # Runs on other links were evaluated but once.
+        # Runs on other links were evaluated only once.
         drawn = frame[frame["bandwidth_mbit_per_s"].isin(curves["bandwidth_mbit_per_s"])]
         shows = "Accuracy over time per codec"
         output.figure("gradient_time", shows, curves, draw_accuracy_against_time, drawn)
@@ -75,9 +75,9 @@ def write_gradient_report(output: Output) -> None:
 
 
 def gradients_to_markdown(table: pd.DataFrame, settings: Mapping[str, str] | None = None) -> str:
-    """A table per panel, mode and network of `gradient_table`.
+    """Return a table per panel, mode and network of `gradient_table`.
 
-    `settings` as `distinguishing.setting_words` has them: they name settings in titles that would be alike.
+    `settings`, from `distinguishing.setting_words`, name settings in titles that would otherwise be equal.
     """
     parts = []
     notes = Footnotes()

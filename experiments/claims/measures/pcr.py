@@ -200,8 +200,8 @@ def time_of_whole_trainings(committed: Committed, file: str, *, group: int) -> l
 def coarse_loses_less(committed: Committed, file: str) -> list[Measured]:
     """Return the loss of car models at group 1 minus the loss of coarser labels, both used at full fidelity.
 
-    In % of each label's score above its chance level. The interval is the widest that the 95 % intervals of
-    the two losses allow.
+    Losses are in % of each label's score above chance level. The interval is the widest that the 95 %
+    intervals of the two losses allow.
     """
     query = "train_group == 1 and deployment == 'full'"
     fine = committed.row(file, query)
