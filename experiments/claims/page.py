@@ -158,7 +158,7 @@ def _ours(row: Any) -> str:
 def _system_table(claims: pd.DataFrame) -> str:
     columns = {
         "claim": lambda row: f"**{row['claim']}**: {row['says']}",
-        "published · where · how sure": lambda row: " · ".join(
+        "published · where · certainty": lambda row: " · ".join(
             row[key] for key in ("published", "source", "certainty")
         ),
         "ours": _ours,

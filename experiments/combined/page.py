@@ -192,7 +192,7 @@ def _facts(group: Mapping[str, Any], rows: pd.DataFrame) -> str:
         f"{_updates(rows)} updates; mean over n seeds (smallest to largest), bytes in brackets against all "
         "off; speed-up and difference: against all off of the same seed, the latter ± half its 95 % interval "
         f"({interval_words(rows)}). "
-        "Bytes kept for backward are those of one process, each storage once. "
+        "Bytes saved for backward are those of one process, each storage once. "
         f"Setting {group['setting']}; {all_hardware(rows)}."
     )
 
@@ -212,11 +212,11 @@ def _columns(rows: pd.DataFrame, notes: Footnotes) -> dict[str, Cell]:
         "read from storage": _bytes_cell("storage_bytes", "storage_share"),
         "fresh examples": lambda row: spread_cell(row, "fresh", "{:,.0f}".format),
         "repeats": lambda row: spread_cell(row, "repeats", "{:,.0f}".format),
-        "given again by the pipeline": _bytes_cell("reused_bytes"),
+        "repeated by the pipeline": _bytes_cell("reused_bytes"),
         "pushed": _bytes_cell("pushed_bytes"),
         "pulled": _bytes_cell("pulled_bytes"),
         "on the wire": _bytes_cell("wire_bytes", "network_share"),
-        "kept for backward, mean": _bytes_cell("kept_bytes_mean", "memory_share"),
+        "saved for backward, mean": _bytes_cell("kept_bytes_mean", "memory_share"),
         "at most": lambda row: number(row["kept_bytes_max_max"], kilobytes),
         "seconds": timed(notes, lambda row: spread_cell(row, "seconds", three_figures)),
         "of them data, network": timed(notes, _waits),
@@ -286,7 +286,7 @@ def _draw_bytes(ax: Axes, rows: pd.DataFrame) -> None:
     ax.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     ax.xaxis.set_major_formatter(FuncFormatter(lambda share, _: f"{100 * share:g}%"))
     ax.xaxis.set_minor_formatter(NullFormatter())
-    ax.set_xlabel("bytes read, sent, kept for backward\n(share of all off, log scale)")
+    ax.set_xlabel("bytes read, sent, saved for backward\n(share of all off, log scale)")
     if places:
         _legend_below(ax)
 

@@ -28,7 +28,7 @@ from pcr_exp.system.provenance import write_measured
 # None is a scan level's colour.
 _MODE_COLORS = {"none": INK, "lossless": "#9aa5b1", "recompute": OTHER_LOOKS[1][0]}
 _COLOR = OTHER_LOOKS[0][0]
-_MEMORY_PANELS = {"kept_bytes": "kept for backward", "peak_bytes": "peak of forward and backward"}
+_MEMORY_PANELS = {"kept_bytes": "saved for backward", "peak_bytes": "peak of forward and backward"}
 UNIFORM = 1 / math.sqrt(3)
 FORMS = {"exact": "sigma = eb sqrt(R/3) ||G||", "paper": "sigma = 0.32 L sqrt(N R) eb"}
 _BOUND_COLORS = ["#8fd3c1", "#41b6c4", "#1d7fb8", "#0c2c84"]

@@ -273,17 +273,17 @@ def _means(frame: pd.DataFrame, rows: list[dict], by: list[str], measures: list[
     return means.reset_index()
 
 
-REMEMBERED = "remembered, medium"
+RECALLED = "recalled, medium"
 
-IN_ABSTRACT = "remembered, medium; 39-107 x and 16-23 x are the abstract's"
+IN_ABSTRACT = "recalled, medium; 39-107 x and 16-23 x are the abstract's"
 
 SPEEDUP_AT_1_GBIT = 1.5
-"""3LC's approximate speed-up; remembered, medium certainty."""
+"""3LC's approximate speed-up; recalled, medium certainty."""
 
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """Numbers of one design of the paper; NaN where none is remembered."""
+    """Numbers of one design of the paper; NaN where none is recalled."""
 
     bits_per_value: float = nan
     ratio: float = nan
@@ -291,7 +291,7 @@ class Published:
     speedup_at_10_mbit: float = nan
     """Speed-up over 32-bit floats for as many steps."""
     top1: float = nan
-    certainty: str = REMEMBERED
+    certainty: str = RECALLED
 
 
 PUBLISHED = {

@@ -99,7 +99,7 @@ def gradients_to_markdown(table: pd.DataFrame, settings: Mapping[str, str] | Non
         f"updates; difference: last {metric_of(table).words} less that of `none` of the same seed, "
         f"± half its 95 % interval ({interval_words(table)}). Published: "
         "ResNet-110, CIFAR-10, 10 GPU workers with a parameter server; at 1 Gbit/s 3LC's speed-up was about "
-        f"{SPEEDUP_AT_1_GBIT} (remembered, medium). Brackets: smallest and largest of n seeds."
+        f"{SPEEDUP_AT_1_GBIT} (recalled, medium). Brackets: smallest and largest of n seeds."
     )
     if str(notes):
         parts.append(str(notes))
@@ -127,5 +127,5 @@ def _columns(rows: pd.DataFrame, notes: Footnotes) -> dict[str, Cell]:
         "ratio there": lambda row: three_figures(published(row).ratio),
         "speed-up there, 10 Mbit/s": lambda row: three_figures(published(row).speedup_at_10_mbit),
         "top-1 there": lambda row: percent(published(row).top1),
-        "how sure": lambda row: published(row).certainty,
+        "certainty": lambda row: published(row).certainty,
     }

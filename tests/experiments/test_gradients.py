@@ -192,7 +192,7 @@ def test_published_numbers_agree_with_each_other() -> None:
     for numbers in (*PUBLISHED.values(), WITHOUT_ZERO_RUNS):
         if not math.isnan(numbers.ratio):
             assert numbers.ratio == pytest.approx(32 / numbers.bits_per_value, rel=0.005)
-        assert numbers.certainty.startswith("remembered, medium")
+        assert numbers.certainty.startswith("recalled, medium")
     assert published(codec("threelc", sparsity=1.5, zero_run=False)).ratio == 20
     powersgd = published(codec("powersgd"))
     assert math.isnan(powersgd.top1) and powersgd.certainty == "-"
@@ -210,7 +210,7 @@ def test_the_table_has_the_published_numbers_beside_ours(two_links: Path) -> Non
         *("12", "2", "6.8", "0.5", "64", "1.7", "13.3 (10.7 to 16)"),
         *("50.0% (40.0% to 60.0%)", "55.0% (50.0% to 60.0%)", "12.5%", "-40.0 ± 127"),
         *("reached by 1 of 2", "4.17 (3.33 to 5)"),
-        *("0.298", "107", "22.8", "93.5%", "remembered, medium; 39-107 x and 16-23 x are the abstract's |"),
+        *("0.298", "107", "22.8", "93.5%", "recalled, medium; 39-107 x and 16-23 x are the abstract's |"),
     ]
 
 
@@ -238,7 +238,7 @@ def test_one_run_alone_among_means_is_marked(two_links: Path, tmp_path: Path, ma
     assert "threelc s=1.00 (n = 1)" in [str(line.get_label()) for line in first.lines]
 
 
-def test_speed_ups_are_bars_and_remembered_numbers_are_not_drawn(two_links: Path) -> None:
+def test_speed_ups_are_bars_and_recalled_numbers_are_not_drawn(two_links: Path) -> None:
     left, right = draw_speedups(gradient_table(gradient_frame(run_frame(read_runs(two_links))))).axes
     assert [label.get_text() for label in left.get_yticklabels()] == ["none", "threelc s=1.75"]
     # The mean of each seed's: 20 over 4 s, 20 over 6 s.
