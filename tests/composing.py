@@ -1,7 +1,7 @@
-"""Configurations as `python -m experiments.<runner>` composes them, without merging the same files twice.
+"""Compose configurations as `python -m experiments.<runner>` does, without merging the same files twice.
 
-Hydra takes a fifth of a second to choose files and to merge them, and a few milliseconds to set values in
-what it merged. Tests set hundreds of values in few choices of files.
+Hydra takes a fifth of a second to choose and merge files, and a few milliseconds to set values in the result.
+Tests set hundreds of values, but choose only a few combinations of files.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ SCHEMAS: dict[str, type] = schemas() | {
     "activation_study": ActivationStudyConfig,
     "report": ReportConfig,
 }
-"""Of every command that Hydra composes, by the name of its YAML file."""
+"""Schema of every command that Hydra composes, by the name of its YAML file."""
 
 
 def compose(runner: str, *overrides: str) -> Any:
-    """What `pcr_exp.config.compose.compose` returns, and raises."""
+    """Return what `pcr_exp.config.compose.compose` returns, and raise the same errors."""
     prepare_hydra(commands=SCHEMAS)
     parsed = OverridesParser.create().parse_overrides(list(overrides))
     files = [override for override in parsed if (CONFIGS / override.key_or_group).is_dir()]

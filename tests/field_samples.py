@@ -1,4 +1,4 @@
-"""Drawn images and what travels beside each: a mask, boxes, a caption, JSON and an array."""
+"""Drawn images with their fields: a mask, boxes, a caption, JSON and an array."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ CLASSES = {"class": ["few", "many"]}
 
 
 def png(values: np.ndarray) -> bytes:
-    """A mask as a file."""
+    """Encode a mask as a PNG file."""
     buffer = io.BytesIO()
     Image.fromarray(values).save(buffer, "PNG")
     return buffer.getvalue()
 
 
 def npy(values: np.ndarray) -> bytes:
-    """An array as a file."""
+    """Encode an array as a .npy file."""
     buffer = io.BytesIO()
     np.save(buffer, values)
     return buffer.getvalue()
 
 
 def drawn_mask(i: int) -> np.ndarray:
-    """Uint8 [H, W] of 0 and 1: an ellipse, elsewhere in each image."""
+    """Draw an ellipse whose position depends on `i`, uint8 [H, W] of 0 and 1."""
     height, width = 64 + 8 * (i % 3), 72
     rows, columns = np.mgrid[:height, :width]
     top, left = 20 + 3 * (i % 7), 22 + 2 * (i % 11)
@@ -40,13 +40,13 @@ def drawn_mask(i: int) -> np.ndarray:
 
 
 def box_of(mask: np.ndarray) -> list[int]:
-    """Left, top, right and bottom of what is 1."""
+    """Return left, top, right and bottom of the pixels that are 1; the last two are exclusive."""
     rows, columns = np.nonzero(mask)
     return [int(columns.min()), int(rows.min()), int(columns.max()) + 1, int(rows.max()) + 1]
 
 
 def fields_of(i: int) -> dict[str, bytes]:
-    """What travels beside image i; every fourth has no box."""
+    """Return the fields of image `i`; every fourth image has no box."""
     boxes = json.dumps([[*box_of(drawn_mask(i)), i % 2]]).encode() if i % 4 else b""
     return {
         "boxes": boxes,
@@ -58,7 +58,7 @@ def fields_of(i: int) -> dict[str, bytes]:
 
 
 def write_samples(folder: Path, num: int) -> list[Sample]:
-    """Images, light where their mask is 1, with masks and arrays as files and the other fields as bytes."""
+    """Write images that are light where their mask is 1; masks and arrays are files, other fields bytes."""
     folder.mkdir(parents=True, exist_ok=True)
     samples = []
     for i in range(num):
@@ -73,6 +73,6 @@ def write_samples(folder: Path, num: int) -> list[Sample]:
 
 
 def encode_fields(samples: list[Sample], folder: Path, **changes: Any) -> EncodeReport:
-    """Records of 4 images with all fields."""
+    """Encode records, by default of 4 images with all fields."""
     settings: dict[str, Any] = {"images_per_record": 4, "fields": KINDS}
     return encode_split(samples, CLASSES, folder, dataset="drawn", split="train", **settings | changes)

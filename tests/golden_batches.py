@@ -1,7 +1,7 @@
-"""Fingerprints of batches: what a NUMERICS number stands for.
+"""Fingerprints of batches for each NUMERICS number.
 
-`python tests/golden_batches.py` makes them anew for today's number, in tests/golden_batches.json. That is
-right after the number was raised; otherwise pixels or orders have changed that published runs were made with.
+`python tests/golden_batches.py` makes them again for the current number, in tests/golden_batches.json. Do
+this only after raising the number: if they differ otherwise, pixels or orders of published runs have changed.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ ECHOES = {
 
 
 def pictures() -> Iterator[bytes]:
-    """JPEG files of waves and noise: numbers from numpy's generator, encoded by Pillow."""
+    """Yield JPEG files of waves and noise, drawn with numpy's generator and encoded by Pillow."""
     rng = np.random.default_rng(0)
     for i in range(NUM_SAMPLES):
         rows, columns = 50 + 3 * (i % 7), 60 + 5 * (i % 5)
@@ -59,12 +59,12 @@ def pictures() -> Iterator[bytes]:
 
 
 def make_records(folder: Path) -> Path:
-    """Both encodings, in records of eight; the label of each picture is its number."""
+    """Write both encodings, in records of eight; the label of each picture is its number."""
     return encode_numbered(pictures(), folder, images_per_record=8, dataset="waves")
 
 
 def open_loader(records: Path, encoding: str = "pcr", group: int = 2, **given: object) -> RecordLoader:
-    """With the settings of the first fingerprints, but for what is given."""
+    """Open a loader with the settings of the first fingerprints, except for those in `given`."""
     settings = {
         "config": LoaderConfig(num_workers=0, decode="unsmoothed"),
         "transform": TrainTransform(24, AugmentConfig()),
@@ -83,7 +83,7 @@ def batches(loader: RecordLoader) -> list[Batch]:
 
 
 def of_processes(records: Path, world_size: int) -> list[Batch]:
-    """All batches of so many processes, in the order of updates and slots."""
+    """Return all batches of `world_size` processes, ordered by epoch, update and micro-batch."""
     found = [
         batch
         for rank in range(world_size)
@@ -93,7 +93,7 @@ def of_processes(records: Path, world_size: int) -> list[Batch]:
 
 
 def orders(records: Path) -> dict[str, str]:
-    """Which samples come when: depends on no library that decodes."""
+    """Return fingerprints of the order of samples, which does not depend on decoding libraries."""
     found = {f"{count}_processes": of_processes(records, count) for count in (1, 2, 4)}
     evaluation = open_loader(records, shuffle=False, transform=EvalTransform(24, AugmentConfig()))
     echoed = {name: batches(open_loader(records, echo=echo)) for name, echo in ECHOES.items()}
@@ -109,10 +109,10 @@ def orders(records: Path) -> dict[str, str]:
 
 @contextmanager
 def code_for_any_cpu() -> Iterator[None]:
-    """OpenCV's plain code: what it has for one kind of CPU rounds otherwise where it enlarges.
+    """Use OpenCV's plain code: its code for particular CPUs rounds differently when it enlarges.
 
-    It enlarges by Intel's IPP, whose pixels are others with AVX-512 than with AVX2. Those with AVX2 differ
-    from plain code's by one grey level in 4 % of the values of `scaled` at group 1, and in 2 % at group 2.
+    It enlarges with Intel's IPP, whose pixels differ between AVX2 and AVX-512. With AVX2, they differ from
+    the plain code's by one grey level in 4 % of the values of `scaled` at group 1, and in 2 % at group 2.
     """
     before = cv2.useOptimized()
     cv2.setUseOptimized(False)
@@ -128,7 +128,7 @@ def decoded_as(decode: str, records: Path, group: int) -> list[Batch]:
 
 @code_for_any_cpu()
 def pixels(records: Path) -> dict[str, str]:
-    """What the model is given: depends on libjpeg-turbo and OpenCV, too."""
+    """Return fingerprints of the model's inputs, which also depend on libjpeg-turbo and OpenCV."""
     found = {}
     for decode in DECODE_MODES:
         config = LoaderConfig(num_workers=0, decode=decode)
@@ -142,12 +142,12 @@ def pixels(records: Path) -> dict[str, str]:
 
 
 def sources() -> str:
-    """Of the JPEG files: another encoder gives other files, and all pixels differ."""
+    """Return a fingerprint of the JPEG files: with another encoder, files and all pixels differ."""
     return _key(pictures())
 
 
 def versions() -> dict[str, str]:
-    """Of the libraries that pixels depend on."""
+    """Return the versions of the libraries that pixels depend on."""
     return {name: version(name) for name in ("numpy", "pillow", "simplejpeg", "opencv-python-headless")}
 
 

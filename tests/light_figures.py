@@ -1,4 +1,4 @@
-"""Figures at a quarter of the time that their files take."""
+"""Draw figures in a quarter of the time that their files take."""
 
 from io import BytesIO
 from pathlib import Path
@@ -9,9 +9,9 @@ import pytest
 
 @pytest.fixture
 def light_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For tests that ask which figures there are: they are laid out and drawn once, as a PNG.
+    """Lay out and draw figures only once, as a PNG, for tests that check which figures exist.
 
-    The margins and the PDF, with its fonts, take the rest of the time; `test_figures` has them.
+    Margins and the PDF with its fonts take the rest of the time; `test_figures` covers them.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

@@ -23,7 +23,7 @@ from pcr_exp.runs.rows import RowFile
 
 @pytest.fixture(scope="session")
 def make_run() -> Callable[..., Path]:
-    """Write a run's directory as `run_training` would have, with these accuracies and seconds an epoch."""
+    """Return `write_run`: directories as `run_training` writes them, with given scores and epoch seconds."""
     return write_run
 
 
@@ -45,7 +45,7 @@ def write_run(
     more: Mapping[str, Any] | None = None,
     columns: Mapping[str, Any] | None = None,
 ) -> Path:
-    """`more`: of the configuration; `columns`: of every row, in place of what would be there."""
+    """Write a run. `more` sets parts of the configuration, and `columns` sets columns of every row."""
     group = int(scan.removeprefix("group_")) if scan.startswith("group_") else 1
     neighbours: dict[str, Any] = {
         "scan": _scan_config(scan, group),
@@ -94,7 +94,7 @@ def write_run(
 
 
 def _stages(row: dict[str, Any], echo: EchoConfig) -> dict[str, Any]:
-    """Reading takes 40 ms per fresh image, an update 10 ms per image."""
+    """Return stage columns: reading takes 40 ms per fresh image, an update 10 ms per image."""
     return {
         "samples_trained": round(echo.factor * row["samples_seen"]),
         "upstream_s_per_sample": 0.04,
@@ -104,14 +104,14 @@ def _stages(row: dict[str, Any], echo: EchoConfig) -> dict[str, Any]:
 
 
 def _scan_config(scan: str, group: int) -> ScanConfig:
-    """A static level, or under any other name a policy."""
+    """Return a static level or, for any other name, a policy."""
     if scan != "baseline" and not scan.startswith("group_"):
         return ScheduleConfig(name=scan, groups=[1, 5], milestones=[1])
     return ScanConfig(name=scan, encoding="baseline" if scan == "baseline" else "pcr", group=group)
 
 
 def _traffic(row: dict[str, Any], mode: str, coded_bits: float) -> dict[str, Any]:
-    """Two processes, 1,000 values an update of which 200 are small; pulls take twice the bits of pushes."""
+    """Return traffic of two processes: 1,000 values an update, 200 small; pulls take twice a push's bits."""
     num_coded = 2 * 800 * row["step"]
     num_plain = 2 * 200 * row["step"]
     pulls = mode == "server"
@@ -130,7 +130,7 @@ def _traffic(row: dict[str, Any], mode: str, coded_bits: float) -> dict[str, Any
 
 
 def _row(kind: str, epoch: int, group: int, epoch_s: float, top1: float) -> dict[str, Any]:
-    """64 images an epoch; a quarter of its seconds are training; 2 s evaluation and 1 s else after each."""
+    """Return a row: epochs of 64 images, a quarter training; then 2 s of evaluation and 1 s of other work."""
     num_off_clock = epoch if kind == "eval" else epoch - 1
     shared = {
         "kind": kind,
@@ -158,7 +158,7 @@ def _row(kind: str, epoch: int, group: int, epoch_s: float, top1: float) -> dict
 
 
 def written(write: Page, frame: pd.DataFrame, folder: Path) -> tuple[list[Path], list[Path]]:
-    """The tables and the figures that a page writes of a frame of runs."""
+    """Return the tables and figures that a page writes for a frame of runs."""
     output = Output(frame, folder)
     write(output)
     return output.tables, output.figures

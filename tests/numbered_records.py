@@ -1,4 +1,4 @@
-"""Images that are told apart by a label, as records."""
+"""Records of images with a label that is unique to each."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pcr_exp.records.encode import encode_split
 
 
 def square_crops(corners: Iterable[tuple[int, int]], size_px: int, quality: int) -> list[bytes]:
-    """JPEG files of one photograph, from each (left, top) on."""
+    """Return square crops of one photograph as JPEG files, each with its top left corner from `corners`."""
     photo = Image.fromarray(skimage.data.astronaut())
     files = []
     for left, top in corners:
@@ -33,10 +33,10 @@ def encode_numbered(
     num_workers: int = 1,
     **labels: list[str],
 ) -> Path:
-    """Write JPEG files to `folder`, and records of them, in both encodings, to the folder that is returned.
+    """Write JPEG files to `folder`, encode them as records of both encodings, and return the records' folder.
 
-    The label `number` of each is its place, from 0. Further `labels` are given by their classes, which come
-    in turn.
+    The label `number` of an image is its index. `labels` are further labels with their classes, which images
+    take in turn.
     """
     samples = []
     for i, jpeg in enumerate(jpegs):

@@ -1,8 +1,9 @@
-"""Print the SHA-256 of every file that follows from committed rows, pictures included.
+"""Print the SHA-256 of every file that follows from committed rows, including pictures.
 
     python tests/rebuilt_hashes.py > before.txt
 
-Run it before and after a change that should change nothing, on one machine: the lists are equal. Minutes.
+Run it before and after a change that must not alter results, on one machine: the lists must be equal. It
+takes minutes.
 """
 
 from hashlib import sha256

@@ -1,4 +1,4 @@
-"""A hundred small photographs as records; each has a label of its own, so a batch tells which it has."""
+"""A hundred small photographs as records, each with a unique label that identifies it in a batch."""
 
 import io
 from collections.abc import Callable
@@ -51,7 +51,7 @@ def records(storage: CountingStorage) -> RecordSet:
 
 @pytest.fixture
 def open_loader(records: RecordSet) -> Callable[..., RecordLoader]:
-    """A loader of `records` with small settings, any of which can be given."""
+    """Return a function that opens loaders of `records` with small settings, which arguments replace."""
     opened: list[RecordLoader] = []
 
     def open_with(num_workers: int = 0, group: int = 5, **given: object) -> RecordLoader:

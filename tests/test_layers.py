@@ -1,4 +1,4 @@
-"""The plan of the layout: a package imports only packages to its left, and none imports the reproduction."""
+"""The layout: packages import only packages of lower layers, and none imports the reproduction."""
 
 import ast
 import re
@@ -22,20 +22,20 @@ LAYERS = [
     {"analysis"},
     {"cli"},
 ]
-"""Packages of one layer do not know each other."""
+"""Packages from the lowest layer to the highest. Packages of one layer do not import each other."""
 RANKS = {package: rank for rank, layer in enumerate(LAYERS) for package in layer}
 LIBRARY = sorted((REPO / "pcr_exp").rglob("*.py"))
 REPRODUCTION = sorted((REPO / "experiments").rglob("*.py"))
 
 
 def package_of(module: str) -> str | None:
-    """The package of a dotted module name, or None if it is not ours."""
+    """Return the package of a dotted module name, or None if it is not ours."""
     parts = module.split(".")
     return parts[1] if parts[0] == "pcr_exp" and len(parts) > 1 else None
 
 
 def folder_of(module: str) -> str | None:
-    """The folder of the reproduction that a module lies in; None: it lies in none of them."""
+    """Return the reproduction's folder that contains a module, or None."""
     parts = module.split(".")
     is_folder = parts[0] == "experiments" and len(parts) > 1 and (REPO / "experiments" / parts[1]).is_dir()
     return parts[1] if is_folder else None
@@ -58,7 +58,7 @@ def dotted(path: Path) -> str:
 
 
 def backward_imports(package: str, modules: set[str]) -> list[str]:
-    """Imports from `package` that run against the plan."""
+    """Return the imports in `package` that the layout forbids."""
     targets = {module: package_of(module) for module in modules}
     return sorted(
         module
@@ -71,7 +71,7 @@ def backward_imports(package: str, modules: set[str]) -> list[str]:
 def test_imports_run_one_way_and_none_leaves_the_library(path: Path) -> None:
     package, modules = package_of(dotted(path)), imported_modules(path)
     assert [module for module in modules if module.partition(".")[0] == "experiments"] == []
-    if package not in (None, "__init__", "__main__"):  # these stand above all packages
+    if package not in (None, "__init__", "__main__"):  # these may import any package
         assert backward_imports(package, modules) == []
 
 
@@ -90,7 +90,7 @@ def test_folders_of_the_reproduction_know_each_other_one_way() -> None:
 
 
 def circle(arrows: dict[str, set[str]]) -> list[str]:
-    """What remains when everything has been taken away that points to nothing that remains."""
+    """Return the names that are on a cycle or lead to one, sorted."""
     left = dict(arrows)
     while ends := [name for name, targets in left.items() if not targets & left.keys()]:
         for name in ends:

@@ -1,4 +1,4 @@
-"""Orders and pixels change only together with NUMERICS, and committed numbers say which one they have."""
+"""Orders and pixels change only together with NUMERICS, and committed results state their NUMERICS."""
 
 import csv
 import json
@@ -74,7 +74,7 @@ def test_pixels_are_those_of_this_number(records: Path, golden: dict[str, Any]) 
 def test_code_for_this_cpu_gives_these_pixels_to_one_grey_level(
     records: Path, decode: str, group: int
 ) -> None:
-    """And exactly these wherever nothing is enlarged after it was decoded at a fraction of its size."""
+    """Pixels differ only where images decoded at a fraction of their size are enlarged afterwards."""
     here = decoded_as(decode, records, group)
     with code_for_any_cpu():
         anywhere = decoded_as(decode, records, group)
@@ -86,17 +86,17 @@ def test_code_for_this_cpu_gives_these_pixels_to_one_grey_level(
 
 
 def test_fingerprints_tell_apart_what_differs(golden: dict[str, Any]) -> None:
-    """But where modes must give the same: at group 10 and of baseline records; ranks share one order."""
+    """Fingerprints differ, except where modes must agree: at group 10, and for baseline records."""
     found = golden["pixels"]
     for name in ("baseline", "group_10"):
         assert len({found[f"{decode}_{name}"] for decode in ("libjpeg", "unsmoothed", "scaled")}) == 1
     for name in ("group_1", "group_2"):
         assert len({found[f"{decode}_{name}"] for decode in ("libjpeg", "unsmoothed", "scaled")}) == 3
-    assert len(set(golden["orders"].values())) >= len(golden["orders"]) - 1  # of echoes without a buffer
+    assert len(set(golden["orders"].values())) >= len(golden["orders"]) - 1  # unbuffered echoes may agree
 
 
 def committed_runs() -> Counter[tuple[str, int]]:
-    """(folder of results, NUMERICS): how many runs. A manifest from before there was a number is of 1."""
+    """Count runs by (folder of results, NUMERICS). Manifests from before the number existed count as 1."""
     return Counter(
         (folder_with_page(path), run["manifest"].get("numerics", 1))
         for path in RESULTS.rglob("runs.json")
@@ -106,15 +106,15 @@ def committed_runs() -> Counter[tuple[str, int]]:
 
 
 def folder_with_page(path: Path) -> str:
-    """The folder of results whose README speaks of this file: one of a dataset may have none."""
+    """Return the nearest folder with a README above a file; the folder of a dataset may have none."""
     folder = next(folder for folder in path.parents if (folder / "README.md").exists())
     return str(folder.relative_to(RESULTS))
 
 
 def test_every_committed_number_says_its_numerics() -> None:
-    """A folder without runs (loaders, codecs, quality) declares it; what has runs is counted.
+    """Folders without runs (loaders, codecs, quality) declare it; runs are counted in the others.
 
-    A folder or file in it has a line of its own where it is of another number.
+    A file or subfolder with another number has a line of its own.
     """
     with LIST.open(newline="") as file:
         listed = {(row["folder"], int(row["numerics"])): int(row["num_runs"]) for row in csv.DictReader(file)}

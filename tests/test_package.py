@@ -1,4 +1,4 @@
-"""What the package gives to those who import it."""
+"""Public interface of the package: its names, types and version, and a cheap import."""
 
 import subprocess
 import sys

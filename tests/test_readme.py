@@ -1,4 +1,4 @@
-"""The README's commands, tables and links are those of the program and of the committed results."""
+"""The README's commands, tables and links match the program and the committed results."""
 
 import re
 import shlex
@@ -25,13 +25,13 @@ PAGES = [REPO / "README.md", REPO / "CONTRIBUTING.md", *sorted((REPO / "results"
 
 
 def commands(page: Path) -> list[str]:
-    """Commands `python -m experiments...` of a page, as a shell starts them: its variables are put in."""
+    """Return a page's `python -m experiments...` commands as a shell starts them, with variables expanded."""
     blocks = re.findall(r"```bash\n(.*?)```", page.read_text(), flags=re.DOTALL)
     started = r"""() { printf '%s\0' "$FUNCNAME" "$@"; printf '\n'; }"""
     shell = "".join(f"{name}{started}\n" for name in ("python", "torchrun"))
     done = subprocess.run(
         ["/bin/bash", "-c", shell + "\n".join(blocks)],
-        env={"PATH": "", "HOME": "/home/reader"},  # nothing else is there to be started
+        env={"PATH": "", "HOME": "/home/reader"},  # no other command can be started
         capture_output=True,
         text=True,
         check=False,
@@ -51,7 +51,7 @@ def test_every_command_composes(command: str) -> None:
         return
     own = [word for word in arguments if word != "-m"]
     check_overrides(own, sweeps="-m" in arguments or any(word.startswith("hydra.mode=") for word in own))
-    # A sweep composes each value in turn; its first will do. Hydra's are not ours.
+    # A sweep composes each value in turn; its first is enough. Hydra's own overrides are skipped.
     first = [re.sub(r"^([^=]+=[^,\[]*),.*$", r"\1", word) for word in own if not word.startswith("hydra")]
     assert compose(runner, *first) is not None
 
@@ -92,7 +92,7 @@ def test_every_command_and_extra_of_its_tables_exists() -> None:
 
 
 def first_cells(table: str) -> list[str]:
-    """Of the rows whose first cell has code."""
+    """Return the first cell of each row that begins with code."""
     return re.findall(r"^\| (`.*?) \|", table, re.MULTILINE)
 
 
@@ -106,19 +106,19 @@ def test_experiments_of_the_papers_table_compose() -> None:
 
 @pytest.mark.program
 def test_own_photographs_in_four_commands_print_what_it_says(reader: Path) -> None:
-    """Every line, but for its numbers."""
+    """Every line of the README is printed, apart from its numbers."""
     code, said = re.search(
         r"```bash\n(pcr-exp prepare.*?)```.*?```text\n(.*?)```", README, re.DOTALL
     ).groups()
     assert code.count("\n") == 4
-    shutil.rmtree(reader / "data")  # records of before
+    shutil.rmtree(reader / "data")  # the records that the fixture prepared
     printed = masked(run_block(Block("bash", code, "run"), reader))
     for line in said.splitlines():
         assert masked(line.removeprefix("... ")) in printed, line
 
 
 def masked(text: str) -> str:
-    """Without numbers, and without the spaces and breaks that a terminal adds."""
+    """Replace numbers with #, and remove spaces and line breaks, which a terminal adds."""
     return re.sub(r"\s+", "", re.sub(r"\d[\d.,]*", "#", text))
 
 
@@ -127,7 +127,7 @@ def test_the_training_loop_runs_as_it_stands(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """In smaller batches of smaller crops, and without workers."""
+    """The loop runs with smaller batches and crops, and without workers."""
     (block,) = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
     assert sum(bool(line) for line in block.splitlines()) <= 12
     for given, smaller in {"224": "32", "256": "8", "num_workers=4": "num_workers=0"}.items():

@@ -1,4 +1,4 @@
-"""What counts as a secret, and that nothing else is touched."""
+"""Secrets are hidden, and nothing else is changed."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_headers_may_be_pairs(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["key", "keys", "sse_customer_key", "label_key", "pass"])
 def test_what_may_mean_other_things_is_a_secret_among_a_client_s_settings_alone(name: str) -> None:
-    """Two runs that differ in `dataset.label_key` alone must not become one."""
+    """Two runs that differ only in `dataset.label_key` must stay distinct."""
     assert is_secret_name(name, of_client=True)
     assert find_secret({"a": {name: SECRET}}, "options") == f"options.a.{name}"
     assert redacted({name: SECRET}) == {name: SECRET}
@@ -151,7 +151,7 @@ def settings_of(schema: type, prefix: str = "") -> list[str]:
 
 
 def test_no_setting_of_ours_is_called_as_a_secret() -> None:
-    """Else its value would be missing from `config.yaml`, and from what names a run."""
+    """Otherwise its value would be missing from `config.yaml`, and from the identity that names a run."""
     names = [name for schema in SCHEMAS.values() for name in settings_of(schema)]
     assert len(names) > 200
     assert [name for name in names if is_secret_name(name.rpartition(".")[2])] == []

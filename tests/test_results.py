@@ -1,4 +1,4 @@
-"""Committed results: files are rebuilt from their rows, and no page says more than its rows allow."""
+"""Committed results are rebuilt from their rows, and no page claims more than its rows allow."""
 
 from collections.abc import Iterator
 from functools import cache
@@ -21,9 +21,9 @@ REBUILT = [folder for folder, made in MADE_BY.items() if made.pages]
 PACKED = ("runs.json", "rows.csv.gz")
 """Files of a packed set of runs."""
 LAYERS = "activations"
-"""Bounds and bytes of every layer, a file per run that kept activations compressed."""
+"""Folder of bounds and bytes of every layer, one file per run that saved activations compressed."""
 MAX_FILES, MAX_BYTES, MAX_LINES = 400, 25_000_000, 80
-"""Of results/, and of a page."""
+"""Limits on the files and bytes of results/, and on the lines of a page."""
 FILES = [
     path
     for path in RESULTS.rglob("*")
@@ -31,11 +31,11 @@ FILES = [
 ]
 PICTURES = [path for path in FILES if path.suffix == ".png"]
 OTHERS_AT_MOST = 0.05
-"""Share of the CPU that other processes may take while a run counts as exclusive."""
+"""Maximum share of the CPU that other processes may take if a run is to count as exclusive."""
 
 
 def packed_sets() -> list[Path]:
-    """Folders of packed runs: a set has `runs`, a time to a target `timed` besides."""
+    """Return the folders of packed runs: `runs` of a set, and `timed` of a time to a target."""
     return sorted(path.parent for folder in MADE_BY for path in folder.glob(f"*/{PACKED[0]}"))
 
 
@@ -44,7 +44,7 @@ RUN_SETS = [runs.parent for runs in packed_sets() if runs.name == "runs"]
 
 @cache
 def runs_of(folder: Path) -> list[Run]:
-    """The validator of runs to come reads every row."""
+    """Cache `read_runs`, which validates every row."""
     return read_runs(folder)
 
 
@@ -58,7 +58,7 @@ def name_of(folder: Path) -> str:
 
 
 def test_every_folder_with_files_of_a_page_is_named() -> None:
-    """A figure or a packed set in a folder without a page would be rebuilt by nothing."""
+    """Nothing would rebuild a figure or a packed set in a folder without a page."""
     drawn = {path.parent for path in PICTURES}
     owners = set(REBUILT) | {folder / "traces" for folder in REBUILT}
     assert drawn <= owners, "add these to results/made_by.yaml"
@@ -77,7 +77,7 @@ def test_results_are_few_small_files() -> None:
 
 @pytest.mark.parametrize("picture", PICTURES, ids=name_of)
 def test_a_picture_is_a_small_png_whose_rows_lie_beside_it(picture: Path) -> None:
-    """Under its own name, unless another file of its folder has them."""
+    """The rows have the picture's name, unless another file of its folder has the same rows."""
     with Image.open(picture) as image:
         assert image.mode == "P" and picture.stat().st_size <= MAX_PNG_BYTES
     if picture.with_suffix(".csv").exists():
@@ -91,7 +91,7 @@ def test_a_picture_is_a_small_png_whose_rows_lie_beside_it(picture: Path) -> Non
 
 @pytest.mark.parametrize("folder", REBUILT, ids=name_of)
 def test_files_follow_from_the_rows(folder: Path) -> None:
-    """Pages and tables to the letter; numbers of CSV files but for the last digits, which a CPU may round."""
+    """Pages and tables are identical; numbers in CSV files may differ in the last digits, by CPU."""
     compared = {name: data for name, data in rebuilt(folder).items() if (folder / name).exists()}
     assert compared or list(folder.glob("*.png")), "or rows of pictures, which lie under another name"
     for name, data in compared.items():
@@ -104,7 +104,7 @@ def test_files_follow_from_the_rows(folder: Path) -> None:
 
 @pytest.mark.parametrize("folder", REBUILT, ids=name_of)
 def test_committed_figures_and_tables_of_runs_are_rebuilt(folder: Path) -> None:
-    """No figure, table or page of a set of runs lies there that its rows do not give."""
+    """Every committed figure, and every table or page of a set of runs, is rebuilt from rows."""
     figures = {path.stem for path in folder.glob("*.png")}
     pages = {path.stem for path in folder.glob("*.md")} - {"README"} if folder in RUN_SETS else set()
     assert figures | pages <= {Path(name).stem for name in rebuilt(folder)}
@@ -112,7 +112,7 @@ def test_committed_figures_and_tables_of_runs_are_rebuilt(folder: Path) -> None:
 
 @pytest.mark.parametrize("runs", packed_sets(), ids=name_of)
 def test_runs_are_packed(runs: Path) -> None:
-    """A set is a few files, each run is finished, and knows what always saying one class reaches."""
+    """A set is a few files. Each run is finished and records the share of the most frequent class."""
     assert {path.name for path in runs.iterdir()} - {LAYERS, PREDICTIONS_FILE} == set(PACKED)
     for run in runs_of(runs):
         assert run.manifest.status == "finished"
@@ -132,7 +132,7 @@ def test_runs_say_where_they_come_from_and_their_clocks_add_up(runs: Path) -> No
 
 @pytest.mark.parametrize("folder", RUN_SETS, ids=name_of)
 def test_no_table_says_more_than_its_runs_allow(folder: Path) -> None:
-    """Neither seconds of unlimited storage or of a shared machine, nor times to a target of guessing."""
+    """There are no seconds of unlimited storage or shared machines, nor times to targets at chance level."""
     summary = summary_of(folder)
     silent = summary["no_seconds"].notna()
     times = ["images_per_s_mean", "wait_share_mean", "time_to_target_s_mean", "speedup_over_baseline"]
@@ -158,18 +158,18 @@ def test_tables_have_titles_of_their_own_and_say_of_what_ms_ssim_is(folder: Path
 
 
 def summary_of(folder: Path) -> pd.DataFrame:
-    """The summary that a set's runs give; not every folder has it as a file."""
+    """Return the summary of a set's runs; not every folder has it as a file."""
     return pd.read_csv(BytesIO(rebuilt(folder)["summary.csv"]), keep_default_na=False, na_values=[""])
 
 
 def headline_of(table: pd.DataFrame) -> str:
-    """The metric that a file's runs are judged by: `top1` where it has a column `target_top1`."""
+    """Return the primary metric of a file's runs: `top1` if it has a column `target_top1`."""
     (name,) = (name for name in table.columns if name.startswith("target_"))
     return str(name).removeprefix("target_")
 
 
 def guessed_score(summary: pd.DataFrame) -> "pd.Series[float]":
-    """What always saying the most frequent class, or anything at random, reaches."""
+    """Return the score at chance level: always predicting the most frequent class, or at random."""
     headline = headline_of(summary)
     if headline == "top1":
         return summary["majority_share"]
@@ -177,7 +177,7 @@ def guessed_score(summary: pd.DataFrame) -> "pd.Series[float]":
 
 
 def counts_of(page: Path) -> set[str]:
-    """The cells below every `n` of a page's tables."""
+    """Return the cells of all columns `n` of a page's tables."""
     return {row[at] for header, row in table_rows(page) for at, name in enumerate(header) if name == "n"}
 
 
@@ -204,7 +204,7 @@ def test_runs_that_are_timed_have_the_machine_to_themselves(timed: Path) -> None
 
 
 def test_io_bound_speed_follows_the_bytes() -> None:
-    """The demo's regime: group 5 at least 1.8 x the baseline's images/s, no level above its byte ratio."""
+    """As in the demo, group 5 has at least 1.8 x the baseline's images/s; no level exceeds its byte ratio."""
     summary = pd.read_csv(RESULTS / "throughput_model" / "trainings" / "summary.csv")
     for _, rows in summary.groupby("label"):
         level = rows.set_index("scan")
@@ -216,7 +216,7 @@ def test_io_bound_speed_follows_the_bytes() -> None:
 
 
 def test_the_throughput_model_is_as_right_as_it_is_said_to_be() -> None:
-    """Where bandwidth, reads in flight or the model are the limit, every cell is within 5 % of measured."""
+    """Cells limited by bandwidth, reads in flight or the model are predicted to within 5 %."""
     cells = pd.read_csv(RESULTS / "throughput_model" / "this_machine" / "predicted_vs_measured_rates.csv")
     assert set(cells["num_processes"]) == {1, 2, 4}
     tested = cells[~cells["is_calibration"] & (cells["bound"] != "decode")]

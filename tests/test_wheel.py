@@ -1,4 +1,4 @@
-"""The package as people install it: a wheel, in an environment away from the checkout."""
+"""The package as users install it: a wheel, in an environment outside the checkout."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LIBRARIES = ("images/_decoder", "storage/_many_reads")
 
 
 def run(*command: str | Path, cwd: Path, **given: str) -> subprocess.CompletedProcess[str]:
-    """A command that knows nothing of the checkout; its output is one text."""
+    """Run a command that does not see the checkout; stderr is added to stdout."""
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     environment |= {"COLUMNS": "200", "NO_COLOR": "1", "OMP_NUM_THREADS": "1"} | given
     return subprocess.run(
@@ -41,7 +41,7 @@ def run(*command: str | Path, cwd: Path, **given: str) -> subprocess.CompletedPr
 
 
 def build(source: Path, **environment: str) -> Path:
-    """The wheel of a copy."""
+    """Copy the sources to `source`, and build their wheel."""
     copy_sources(source)
     pip = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-build-isolation", "--no-deps"]
     done = run(*pip, "--wheel-dir", source / "wheels", source, cwd=source, **environment)
@@ -57,7 +57,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def scripts(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The commands of a fresh environment with the wheel; what that needs is found where it is here."""
+    """Return the bin folder of a fresh environment with the wheel; dependencies are those installed here."""
     root = tmp_path_factory.mktemp("environment")
     venv.create(root, with_pip=False, symlinks=True)
     (packages,) = root.glob("lib/python*/site-packages")
@@ -103,7 +103,7 @@ def photographs() -> list[bytes]:
 
 
 def decoded_by(wheel: Path, compiler: str, folder: Path, *emulator: str) -> list[str]:
-    """The path that the wheel's decoder takes, then a checksum of each photograph at each size."""
+    """Return the code path of the wheel's decoder, then a checksum of each photograph at each size."""
     with zipfile.ZipFile(wheel) as content:
         libraries = [content.extract(f"pcr_exp/{name}.abi3.so", folder) for name in LIBRARIES]
     program = folder / "loaded"
@@ -116,7 +116,7 @@ def decoded_by(wheel: Path, compiler: str, folder: Path, *emulator: str) -> list
 
 @needs_arm64
 def test_machines_have_wheels_that_show_the_same(tmp_path: Path) -> None:
-    """arm64's by a cross compiler and an emulator."""
+    """The arm64 wheel is cross-compiled, and its decoder runs in an emulator."""
     done = run(sys.executable, REPO / ".ci/wheels.py", "--out", tmp_path, cwd=tmp_path)
     assert done.returncode == 0, done.stdout
     here, arm64 = (next(tmp_path.glob(f"*-cp311-abi3-manylinux_2_*_{name}.whl")) for name in MACHINES)

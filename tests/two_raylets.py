@@ -1,4 +1,4 @@
-"""A Ray cluster of two nodes on this machine, of which one may die."""
+"""A Ray cluster of two nodes on this machine, one of which can be killed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NODE = {"num_cpus": 1, "object_store_memory": 80 * 2**20}
 
 
 class TwoRaylets(NamedTuple):
-    """The cluster, and the node that is not its head."""
+    """A cluster and its second node, which is not the head."""
 
     cluster: Any
     second: Any
@@ -30,17 +30,17 @@ class TwoRaylets(NamedTuple):
         return str(self.cluster.address)
 
     def kill_second(self) -> None:
-        """End it as a machine ends that loses power."""
+        """Kill the second node without warning, as if its machine lost power."""
         self.cluster.remove_node(self.second, allow_graceful=False)
 
 
 @contextmanager
 def two_raylets(monkeypatch: pytest.MonkeyPatch) -> Iterator[TwoRaylets]:
-    """Started within; skips the test where Ray is not installed."""
+    """Run the cluster inside the `with` block; skip the test if Ray is not installed."""
     pytest.importorskip("ray")
     from ray.cluster_utils import Cluster
 
-    monkeypatch.setenv("RAY_worker_niceness", "0")  # at Ray's 15 they get nothing where others work, too
+    monkeypatch.setenv("RAY_worker_niceness", "0")  # at Ray's 15, workers get no CPU time on a busy machine
     for limit in _LIMITS:
         monkeypatch.setenv(limit, str(_PATIENCE_S))
     _wait_longer_for_nodes(monkeypatch)
@@ -53,7 +53,7 @@ def two_raylets(monkeypatch: pytest.MonkeyPatch) -> Iterator[TwoRaylets]:
 
 
 def _wait_longer_for_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A node starts two agents before it registers: 9 s on a quiet machine, and Ray gives up after 30."""
+    """Let Ray wait longer than 30 s: a node first starts two agents, which takes 9 s on an idle machine."""
     from ray._private import services
 
     get_node = services.get_node

@@ -1,4 +1,4 @@
-"""Small models that save what large ones save, and one update of them."""
+"""Small models that save the same kinds of tensors for backward as large ones, and one update of them."""
 
 from dataclasses import dataclass
 
@@ -38,7 +38,7 @@ def residual_model() -> nn.Module:
 
 
 def chain_model(channels: int = 8) -> nn.Module:
-    """Convolutions and ReLUs alone: everything that is saved but the last output is a convolution's input."""
+    """Only convolutions and ReLUs: every tensor saved, except the last output, is a convolution's input."""
     torch.manual_seed(0)
     layers: list[nn.Module] = []
     for given in (3, channels, channels, channels):
@@ -56,7 +56,7 @@ class Update:
     gradients: dict[str, Tensor]
 
     def of(self, kind: type[nn.Module], model: nn.Module) -> dict[str, Tensor]:
-        """Gradients of the parameters of all modules of a kind."""
+        """Return the gradients of the parameters of all modules of a kind."""
         names = {
             f"{name}.{parameter}".lstrip(".")
             for name, module in model.named_modules()
@@ -69,7 +69,7 @@ class Update:
 def forward_and_backward(model: nn.Module, inputs: Tensor, *, amp: torch.dtype | None = None) -> Update:
     model.zero_grad()
     with torch.autocast("cpu", dtype=amp, enabled=amp is not None):
-        # A copy, so that nobody but the model holds what its first layer is given.
+        # A copy, so that only the model holds the input of its first layer.
         out = model(inputs.clone(memory_format=torch.preserve_format))
     loss = out.float().square().mean()
     del out

@@ -1,4 +1,4 @@
-"""Codecs: bounded errors, exact zeros, exact layouts, and what they cost."""
+"""Codecs: bounded errors, exact zeros, exact layouts, and sizes."""
 
 import math
 
@@ -129,7 +129,7 @@ def test_a_mask_is_what_a_relu_asks_for() -> None:
 
 
 def test_ratios_are_near_what_information_allows() -> None:
-    """Half-normal values of deviation 1: log2(1 / 2h) + log2(pi e / 2) / 2 bits each, and 1 for zeros."""
+    """Half-normal values of deviation 1: log2(1 / 2h) + log2(pi e / 2) / 2 bits each, and 1 to mark zeros."""
     values = activations((64, 64, 14, 14))
     for bound in (0.1, 0.01, 0.001):
         bits = 1 + 0.5 * (math.log2(1 / (2 * bound)) + 0.5 * math.log2(math.pi * math.e / 2))

@@ -1,4 +1,4 @@
-"""Predicted against measured deviations of weight gradients."""
+"""Predicted against measured standard deviations of errors in weight gradients."""
 
 import math
 
@@ -13,7 +13,7 @@ from pcr_exp.activations.quantise import QuantiseCodec
 
 
 def weight_gradient_errors(bound: float, size_px: int, padding: int) -> tuple[Tensor, Tensor, float]:
-    """Errors [K, C, 3, 3] of a weight gradient, the gradient G [N, K, H, W] at the output, and R."""
+    """Return a weight gradient's errors [K, C, 3, 3], the output gradient G [N, K, H, W], nonzero share R."""
     torch.manual_seed(0)
     inputs = torch.randn(16, 32, size_px, size_px).relu()
     decoded = pack(inputs, QuantiseCodec(), bound).unpack()
@@ -51,7 +51,7 @@ def test_errors_are_normal() -> None:
 
 
 def test_the_paper_s_factor_is_no_constant() -> None:
-    """Of Gaussian gradients it is sqrt(H W pi / 6): 10.1 at 14 x 14, where the paper has 0.32."""
+    """For Gaussian gradients it is sqrt(H W pi / 6), which is 10.1 at 14 x 14; the paper has 0.32."""
     for size_px in (14, 28):
         gradient = torch.randn(8, 16, size_px, size_px)
         norm = math.sqrt(float(gradient.square().sum()) / 16)
@@ -66,7 +66,7 @@ def test_both_are_the_formulas() -> None:
 
 
 def test_momentum_is_scaled_back_to_one_gradient() -> None:
-    """A constant gradient g fills torch's buffer up to g / (1 - momentum)."""
+    """With a constant gradient g, torch's momentum buffer approaches g / (1 - momentum)."""
     weight = torch.nn.Parameter(torch.zeros(3))
     sgd = torch.optim.SGD([weight], lr=0.5, momentum=0.9)
     for _ in range(300):
@@ -77,7 +77,7 @@ def test_momentum_is_scaled_back_to_one_gradient() -> None:
 
 
 def test_functional_gradients_are_those_of_autograd() -> None:
-    """The oracle above is torch's own."""
+    """The oracle used above agrees with autograd."""
     inputs, weight = torch.randn(2, 3, 6, 6), torch.randn(4, 3, 3, 3, requires_grad=True)
     gradient = torch.randn(2, 4, 6, 6)
     F.conv2d(inputs, weight, padding=1).backward(gradient)

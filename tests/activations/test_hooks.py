@@ -1,4 +1,4 @@
-"""Compressed convolution inputs against torch's own: gradients, masks, aliases, memory, leaks."""
+"""Compressed convolution inputs against plain PyTorch: gradients, masks, aliases, memory, leaks."""
 
 import gc
 from collections.abc import Iterator
@@ -35,7 +35,7 @@ def assert_same(one: Update, other: Update) -> None:
 
 
 def kept_bytes(model: nn.Module, inputs: Tensor) -> int:
-    """Bytes that wait for backward."""
+    """Return the bytes saved for backward."""
     with LiveBytes() as live:
         out = model(inputs.clone())
         loss = out.square().mean()
@@ -95,7 +95,7 @@ def test_gradients_approach_with_the_bound() -> None:
 
 
 def test_masks_stay_exact_where_small_values_would_round_to_zero() -> None:
-    """Input gradients pass every ReLU, and depend on nothing but masks and weights."""
+    """Input gradients pass through every ReLU and depend only on masks and weights."""
     model, inputs = chain_model(), images().requires_grad_()
     model(inputs).square().mean().backward()
     plain = inputs.grad
@@ -134,7 +134,7 @@ class ChangesItsInput(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         once = self.one(x)
-        x.mul_(2)  # torch alone refuses this in backward: it has kept x itself
+        x.mul_(2)  # plain PyTorch refuses this in backward, because it has saved x itself
         return once + self.two(x)
 
 
@@ -155,11 +155,11 @@ def test_memory_falls_by_what_the_tallies_say() -> None:
         held = sum(tally.held_bytes for tally in hooks.tallies.values())
     assert held == 0
     assert plain - packed == saved
-    assert packed < 0.45 * plain  # the last ReLU's result is no convolution's input
+    assert packed < 0.45 * plain  # the last ReLU's output feeds no convolution
 
 
 class KeepsItsInput(nn.Module):
-    """A product saves both factors: the convolution's input stays in memory whatever happens to its copy."""
+    """A product saves both factors, so the convolution's input stays in memory beside its compressed copy."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -178,7 +178,7 @@ def test_compressing_one_of_several_aliases_is_not_called_a_saving() -> None:
         packed = kept_bytes(model, inputs)
         tally = hooks.tallies["conv"]
         assert tally.held_bytes == tally.raw_bytes == inputs.nbytes
-        assert packed == plain + tally.packed_bytes  # dearer, in truth
+        assert packed == plain + tally.packed_bytes  # takes more memory, in fact
         lossy = forward_and_backward(model, inputs)
     assert torch.equal(lossy.gradients["scale"], plain_gradients.gradients["scale"])
 
@@ -248,7 +248,7 @@ def test_nothing_leaks_over_60_steps(kind: str) -> None:
             model.zero_grad()
             model(inputs).square().mean().backward()
         gc.collect()
-        assert len(gc.get_objects()) - num_objects < 20  # fewer than one an update
+        assert len(gc.get_objects()) - num_objects < 20  # fewer than one per update
     assert alive[-1] <= alive[1]
 
 
@@ -259,7 +259,7 @@ def test_torchvision_s_models_learn_the_same(name: str) -> None:
     inputs = images(4, 64)
 
     def seeded() -> Update:
-        torch.manual_seed(1)  # of dropout
+        torch.manual_seed(1)  # for dropout
         return forward_and_backward(model, inputs)
 
     plain = seeded()

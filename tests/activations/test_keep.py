@@ -1,4 +1,4 @@
-"""The object that training holds: looks, adapted bounds, state, and what it refuses."""
+"""Saved activations of a training: measurements, adapted bounds, state, and refused settings."""
 
 import math
 from typing import Any
@@ -113,7 +113,7 @@ def test_looks_come_every_interval_and_bounds_move_from_the_second_on() -> None:
         wanted = before["bound"] * before["acceptable_sigma"] / before["predicted_sigma"]
         assert row["bound"] <= wanted * (1 + 1e-9)
         assert row["held_bytes"] == 0
-        if layer.endswith("shortcut"):  # which has the input of conv1
+        if layer.endswith("shortcut"):  # it shares the input of conv1
             assert (row["raw_bytes"], row["bound"]) == (
                 0,
                 by_step[4][layer.replace("shortcut", "conv1")]["bound"],
@@ -131,10 +131,10 @@ def test_predicted_deviations_are_those_of_the_gradients() -> None:
     lossy = forward_and_backward(model, images(32, 24))
     activations.end(0, 1.0)
     rows = {row["layer"]: row for row in activations.history}
-    for layer in ("0", "4.conv1", "5.conv1"):  # with a batch norm behind: no mean of an error gets through
+    for layer in ("0", "4.conv1", "5.conv1"):  # batch norm follows and removes the mean of an error
         name = f"{layer}.weight"
         measured = float((lossy.gradients[name] - plain.gradients[name]).square().mean().sqrt())
-        # Padding takes some terms away; 216 and 576 weights.
+        # Padding removes some terms, and the layers have only 216 and 576 weights.
         assert measured == pytest.approx(rows[layer]["predicted_sigma"], rel=0.2)
 
 
@@ -199,7 +199,7 @@ def test_blocks_that_run_twice_learn_the_same(amp: torch.dtype | None) -> None:
         for name, gradient in plain.gradients.items():
             assert torch.equal(gradient, again.gradients[name]), name
     for name, value in plain_model.state_dict().items():
-        assert torch.equal(value, model.state_dict()[name]), name  # running statistics moved once
+        assert torch.equal(value, model.state_dict()[name]), name  # running statistics are updated once
     activations.remove()
     assert "forward" not in vars(model[4])
 

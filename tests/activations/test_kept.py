@@ -1,4 +1,4 @@
-"""How much a run says its updates keep for backward."""
+"""Bytes that a run reports as saved for backward."""
 
 import pytest
 import torch
@@ -14,7 +14,7 @@ def test_kept_bytes_are_those_of_what_backward_needs() -> None:
     model, inputs, kept = chain_model(), images(4, 12), KeptBytes(1)
     with kept.look(0):
         loss = model(inputs.clone()).square().mean()
-    # The input's copy, and what each of four ReLUs made, in place of what its convolution had made.
+    # The input's copy, and the output of each of four in-place ReLUs, which replaces its convolution's.
     wanted = 4 * (inputs.numel() + 4 * 4 * 8 * 12 * 12)
     assert wanted <= kept.columns()["kept_bytes_max"] <= wanted + 4 * loss.numel()  # type: ignore[operator]
 
@@ -46,7 +46,7 @@ def test_compression_is_seen() -> None:
             loss = model(inputs.clone()).square().mean()
         seen.append(kept.columns()["kept_bytes_max"])
         loss.backward()
-    # The last ReLU's result stays as it is: no convolution follows.
+    # The last ReLU's output stays uncompressed, because no convolution follows.
     assert seen[1] < 0.5 * seen[0] + inputs.numel()  # type: ignore[operator]
 
 

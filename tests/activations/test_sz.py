@@ -1,4 +1,4 @@
-"""SZ3 as a codec, where it is installed."""
+"""SZ3 as a codec, if it is installed."""
 
 import sys
 from typing import Any
@@ -30,7 +30,7 @@ def test_errors_are_bounded_and_zeros_exact(codec: Any, shape: tuple[int, ...], 
     for bound in (0.1, 1e-2, 1e-3):
         decoded = pack(values, codec, bound).unpack()
         assert (decoded.dtype, decoded.shape) == (dtype, values.shape)
-        # Its own arithmetic may exceed the bound by float32's rounding.
+        # SZ3's own arithmetic may exceed the bound by the rounding of float32.
         assert not values.numel() or (decoded.double() - values.double()).abs().max() <= bound * (1 + 1e-5)
         assert not decoded[values == 0].any()
 

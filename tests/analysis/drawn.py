@@ -1,4 +1,4 @@
-"""What of a drawn figure cannot be read: tick labels that overlap, and markers that an edge cuts."""
+"""Find unreadable parts of a drawn figure: overlapping tick labels and clipped markers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _drawn(ax: Axes) -> FigureCanvasAgg:
 
 
 def overlapping_ticks(ax: Axes) -> list[tuple[str, str]]:
-    """Pairs of labels of one axis that touch."""
+    """Return pairs of tick labels of one axis that overlap."""
     renderer = _drawn(ax).get_renderer()
     found = []
     for axis in (ax.xaxis, ax.yaxis):
@@ -31,7 +31,7 @@ def overlapping_ticks(ax: Axes) -> list[tuple[str, str]]:
 
 
 def cut_markers(ax: Axes) -> list[str]:
-    """Labels of the lines of which a marker reaches over an edge of the axes, which cuts it."""
+    """Return the labels of lines with a marker that an edge of the axes clips."""
     canvas, found = _drawn(ax), []
     box = ax.get_window_extent()
     for line in ax.lines:

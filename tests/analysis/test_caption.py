@@ -1,4 +1,4 @@
-"""Every figure says what it shows, of what, with n, hardware and storage; and none is written without."""
+"""Every figure states its content, data, n, hardware and storage, and none is written without them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_the_caption_of_runs_is_what_their_files_say(tmp_path: Path, make_run: M
 
 
 def test_a_run_that_measured_its_images_is_called_by_them(tmp_path: Path, make_run: MakeRun) -> None:
-    """In captions, in tables and in the titles above them; one that did not by its dataset's name."""
+    """Captions, tables and their titles describe the images if they were measured, else name the dataset."""
     folder = make_run(tmp_path, "baseline", more={"storage": StorageConfig(name="unlimited")})
     path = folder / "manifest.json"
     facts = facts_of([ImageFile(224, 224, 75)], num_images=9, num_classes=10)
@@ -82,7 +82,7 @@ def test_several_processes_name_their_network(tmp_path: Path, make_run: MakeRun)
 @pytest.mark.parametrize("part", ["shows", "of", "n", "hardware", "storage"])
 def test_a_caption_leaves_nothing_out(part: str) -> None:
     whole = {"shows": "A", "of": (TASK,), "n": "n = 1", "hardware": "A CPU", "storage": NOT_TIMED}
-    with pytest.raises(ValueError, match=f"a figure's caption has nothing for {part}: "):
+    with pytest.raises(ValueError, match=f"the caption of a figure lacks {part}: "):
         Caption(**{**whole, part: () if part == "of" else ""})  # type: ignore[arg-type]
 
 
@@ -118,7 +118,7 @@ def test_of_several_tasks_each_panel_names_its_own() -> None:
 
 
 def test_figures_are_written_in_one_place_only() -> None:
-    """`save_figure` takes no figure without a caption, so that nothing else may write one."""
+    """Only `save_figure`, which requires a caption, may write a figure."""
     writers = {
         path.relative_to(PACKAGE).as_posix()
         for path in PACKAGE.rglob("*.py")
@@ -130,7 +130,7 @@ def test_figures_are_written_in_one_place_only() -> None:
 
 @pytest.mark.parametrize("path", FIGURES, ids=lambda path: path.relative_to(RESULTS).as_posix())
 def test_committed_figures_say_all_of_it(path: Path) -> None:
-    """As their files say it: a title of data, task, model and px, and n, storage and hardware."""
+    """Their metadata contains a title with data, task, model and px, and states n, storage and hardware."""
     with Image.open(path) as image:
         said = dict(image.info)
     again = f"draw it again with `python -m experiments.redraw {path.parent}`"
@@ -142,7 +142,7 @@ def test_committed_figures_say_all_of_it(path: Path) -> None:
     assert any(word in said["Description"] for word in ("core", "hardware", "simulated")), again
     folder = path.parent.parent if path.parent.name == "traces" else path.parent
     if (folder / "runs").exists() and "tasks" not in of and "no model" not in of:
-        # Not every set of runs has a summary as a file; other tables of it name the task, too.
+        # Not every set of runs has a summary file; its other tables name the task too.
         keys = ["dataset", "label", "model"]
         tables = (pd.read_csv(file) for file in sorted(folder.glob("*.csv"), reverse=True))
         tasks = next(table[keys] for table in tables if {*keys} <= {*table}).drop_duplicates()

@@ -1,4 +1,4 @@
-"""Runs that differ in one setting: differences are taken seed by seed."""
+"""Comparisons of runs that differ in one setting take differences seed by seed."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,7 +19,7 @@ from pcr_exp.errors import RunError
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory, make_run: Callable[..., Path]) -> list[Run]:
-    """Two seeds of each of two decode modes; `scaled` is better by 0.1 and by 0.2."""
+    """Two seeds with each of two decode modes; `scaled` is better by 0.1 and by 0.2."""
     root = tmp_path_factory.mktemp("modes")
     found = []
     for mode, gains in (("libjpeg", (0.0, 0.0)), ("scaled", (0.1, 0.2))):
@@ -88,7 +88,7 @@ def test_a_reference_that_no_run_has_is_refused(some: bool, runs: list[Run]) -> 
 
 
 def test_runs_that_differ_in_something_else_are_refused(runs: list[Run]) -> None:
-    with pytest.raises(RunError, match=r"differ in more than it: .* a folder of their own"):
+    with pytest.raises(RunError, match=r"runs also differ in other settings: .* a folder of their own"):
         other = {**runs[0].config, "training": {**runs[0].config["training"], "epochs": 7}}
         compare_setting(run_frame([*runs, replace(runs[0], config=other)]), "loader.decode", "libjpeg")
 

@@ -1,4 +1,4 @@
-"""The table of an evaluation against numbers worked out by hand, and its figures from files alone."""
+"""Evaluation tables against numbers computed by hand, and figures drawn from the files alone."""
 
 import json
 from io import StringIO
@@ -85,7 +85,7 @@ def test_the_matrix_is_a_mean_over_seeds() -> None:
 
 
 def test_the_matrix_counts_every_network_of_a_seed() -> None:
-    """Of folds and learning rates, too."""
+    """Networks of one seed may differ in fold or learning rate; each one counts."""
     table = level_table(pd.concat([scores("a", "group_1", 0), scores("b", "group_1", 0)]))
     assert (matrix_table(table, "top1")["n_seeds"] == 2).all()
 
@@ -130,12 +130,14 @@ def test_the_baseline_is_no_group_1() -> None:
 def test_a_headline_that_scores_do_not_make() -> None:
     for name in ("top1", "balanced_accuracy", "auc"):
         check_headline(name)
-    with pytest.raises(ConfigError, match="task: its headline doubt is not made of scores of images"):
+    with pytest.raises(
+        ConfigError, match="task: evaluations have no column for its primary metric doubt; wanted task="
+    ):
         check_headline("doubt")
 
 
 def test_auc_is_of_the_margins_and_in_the_matrix(tmp_path: Path) -> None:
-    """Of three images of the first class, one lies above the only one of the second."""
+    """One of three images of the first class has a larger margin than the only image of the second."""
     ranked = [
         scores(*facts).assign(margin=[0.1, 0.2, 0.9, 0.5] * 3)
         for facts in (("a", "baseline"), ("b", "group_1"))

@@ -1,4 +1,4 @@
-"""The page of `explore`: what it carries, whom it would ask, and that its numbers are those of the tables."""
+"""The page of `explore`: its content, that it makes no requests, and that its numbers match the tables."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def data_of(page: str) -> dict[str, Any]:
 
 
 def task(wrong: dict[tuple[int, int], int], **changed: Any) -> Measured:
-    """As `measured`; margins of the images that are wrong fall with their number."""
+    """Return `measured(wrong)` with ids, and with margins that fall over the first 50 images."""
     rows = measured(wrong)
     margins = np.ones((2, 3, N), dtype=np.float32)
     margins[:, :, :50] = -np.arange(50)
@@ -195,5 +195,5 @@ def test_sliders_begin_at_a_storage_of_the_configuration() -> None:
 
 def test_a_measurement_at_other_groups_is_refused() -> None:
     check_fits(measured({}).facts, 10)
-    with pytest.raises(ConfigError, match=r"scan groups up to 10 .*and the records have 6"):
+    with pytest.raises(ConfigError, match=r"scan groups up to 10 .*, but the records have 6"):
         check_fits(measured({}).facts, 6)

@@ -1,4 +1,4 @@
-"""Figures: they draw the numbers they are given, look alike, and are saved with those numbers."""
+"""Figures draw the numbers they are given, share one style, and are saved with those numbers."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def quality() -> pd.DataFrame:
 
 
 def line_ending_with(ax: Axes, label: str) -> np.ndarray:
-    """[n, 2] points of the line whose legend entry begins with `label`."""
+    """Return the [n, 2] points of the line whose legend entry begins with `label`."""
     line = next(line for line in ax.lines if str(line.get_label()).startswith(label))
     return np.asarray(line.get_xydata())
 
@@ -91,7 +91,7 @@ def test_time_to_accuracy_draws_the_mean_of_seeds_off_the_eval_clock(
         np.array([[10.5, 0.25], [21, 0.5], [31.5, 0.8]])
     )
     assert line_ending_with(ax, "baseline")[:, 0].tolist() == [40, 80, 120]
-    assert len(ax.lines) == 2 + 3  # the means of two levels; target, majority, chance
+    assert len(ax.lines) == 2 + 3  # means of two levels; lines for target, majority and chance
     assert len(ax.collections) == 2, "a band for each level: the 95 % interval of its mean"
     vertices = ax.collections[1].get_paths()[0].vertices
     first = np.asarray(vertices)[np.isclose(np.asarray(vertices)[:, 0], 10.5), 1]

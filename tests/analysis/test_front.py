@@ -1,4 +1,4 @@
-"""The front of accuracy against bytes: made runs of static levels and of a policy, whose front is known."""
+"""The Pareto front of accuracy against bytes, on synthetic runs of levels and a policy with a known front."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LEVELS = {
     "group_5": (200_000, 0.70, 0.78),
     "schedule": (110_000, 0.88, 0.88),
 }
-"""By scan: bytes that a run read, and its score tested in full and at the same group."""
+"""By scan: bytes read by a run, and its scores tested in full and at the group trained on."""
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def test_names_below_have_room_and_so_has_the_lowest_line_s(root: Path) -> None:
     table = front_table(run_frame(read_runs(root))).assign(difference_mean=np.nan)
     for recipes, columns in ((table["recipe"], 2), (table["recipe"] + 43 * "x", 1)):
         for ax in draw_front(table.assign(recipe=recipes)).axes:
-            assert ax.get_legend()._ncols == columns  # matplotlib has no other way to ask
+            assert ax.get_legend()._ncols == columns  # matplotlib has no public accessor
             assert ax.get_ylim()[0] <= min(guess.at for guess in chance_levels(table)) - 0.07 + 1e-9
 
 

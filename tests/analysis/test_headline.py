@@ -1,4 +1,4 @@
-"""Frames call the headline `score`; files, tables and figures call it what it is."""
+"""Frames call the primary metric `score`; files, tables and figures use its own name."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Intervals over runs and images: simulated trainings whose answer is known, and other ways to the same."""
+"""Intervals over runs and images, against simulated trainings with known answers and other methods."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from pcr_exp.measuring.tolerance.answer import score
 
 Floats = NDArray[np.float64]
 EASE = np.array([0.8, 0.75, 0.6, 0.3])
-"""How easy an image is at the baseline and at three levels: accuracies of 70 to 60 %, on a probit scale."""
+"""Ease of images at the baseline and three levels on a probit scale: accuracies from about 75 to 60 %."""
 ALIKE, MIXED, APART = (1.0, 0.6, 0.1), (1.0, 0.3, 0.5), (1.0, 0.1, 0.8)
-"""What makes an image hard: itself, itself at this level, and this run alone. Of ALIKE runs name the same."""
+"""Deviations of an image's difficulty: overall, per level, per run. ALIKE runs classify images alike."""
 
 
 def trainings(
     rng: np.random.Generator, count: int, runs: int, images: int, of_run: float, of_image: tuple[float, ...]
 ) -> tuple[NDArray[np.float32], Floats]:
-    """[count, 1 + L, S, N] whether each image is named, and the L differences that are true."""
+    """Return whether each image is classified correctly, [count, 1 + L, S, N], and the L true differences."""
     itself, at_level, alone = of_image
     shape = (count, len(EASE), runs, images)
     ease = EASE[:, None, None] + itself * rng.standard_normal((count, 1, 1, images), np.float32)
@@ -44,14 +44,14 @@ def trainings(
 
 
 def of_seeds(named: NDArray[np.float32]) -> Differences:
-    """The interval of trainings whose seeds share their images."""
+    """Return the interval for trainings whose seeds share their images."""
     images = named.shape[-1]
     found = of_shared_images(named / images, np.zeros(images))
     return differences(named.mean(axis=-1), found)
 
 
 def of_disjoint(named: NDArray[np.float32]) -> Differences:
-    """The same where run s validates every S-th image, and no other run does."""
+    """Return the interval if run s alone validates every S-th image, from image s on."""
     runs = named.shape[-2]
     own = [named[..., run, run::runs] for run in range(runs)]
     folds = [(each / each.shape[-1], np.zeros(each.shape[-1])) for each in own]
@@ -65,7 +65,7 @@ def held(found: Differences, true: Floats) -> float:
 @pytest.mark.parametrize("runs", [3, 5, 8])
 @pytest.mark.parametrize("of_image", [ALIKE, MIXED, APART], ids=["alike", "mixed", "apart"])
 def test_95_of_100_intervals_hold_the_truth(runs: int, of_image: tuple[float, ...]) -> None:
-    """A run moves accuracy by 0, 1.5 and 4 points: images decide, both do, runs do."""
+    """Runs move accuracy by 0, 1.5 and 4 points, so variance comes from images, from both, and from runs."""
     rng = np.random.default_rng(runs)
     found = []
     for of_run in (0.0, 0.05, 0.15):
@@ -92,7 +92,7 @@ def test_so_do_those_of_folds(runs: int) -> None:
 def test_95_of_100_intervals_hold_the_truth_in_each_setting(
     runs: int, of_image: tuple[float, ...], of_run: float
 ) -> None:
-    """24,000 intervals of each; a rest of variance that is cut off at zero may widen them, never narrow."""
+    """24,000 intervals per setting. A negative rest of variance counts as zero, which only widens them."""
     rng = np.random.default_rng(runs)
     seeds, folds = [], []
     for _ in range(16):
@@ -105,13 +105,13 @@ def test_95_of_100_intervals_hold_the_truth_in_each_setting(
 
 @pytest.mark.parametrize("runs", [2, 3])
 def test_a_single_level_of_two_or_three_runs_that_scatter_holds_it_too_seldom(runs: int) -> None:
-    """As the module says; pooled with two levels more, the same runs are enough."""
+    """As the module states. If two more levels are pooled, the same runs are enough."""
     named, true = trainings(np.random.default_rng(runs), 1000, runs, 300, 0.15, MIXED)
     assert 0.85 <= held(of_seeds(named[:, :2]), true[:1]) <= 0.93 <= held(of_seeds(named), true)
 
 
 def test_seeds_alone_hold_it_far_too_seldom_where_images_decide() -> None:
-    """What all tables said before: t over three seeds knows nothing of other images."""
+    """Student's t over three seeds, as in earlier tables, ignores the sampling of images."""
     named, true = trainings(np.random.default_rng(0), 500, 3, 300, 0.0, ALIKE)
     scores = named.mean(axis=-1)
     apart = scores[:, 1:] - scores[:, :1]
@@ -120,7 +120,7 @@ def test_seeds_alone_hold_it_far_too_seldom_where_images_decide() -> None:
 
 
 def test_without_images_it_is_students_t_over_seeds() -> None:
-    """Of one level; with several, the scatter of all estimates one variance, with freedom for each."""
+    """For one level. With several, one variance is pooled over all, and degrees of freedom add up."""
     scores = np.array([[0.70, 0.74, 0.71], [0.69, 0.70, 0.70]])
     one = differences(scores)
     assert one.half_width[0] == pytest.approx(half_width(scores[1] - scores[0]))
@@ -132,7 +132,7 @@ def test_without_images_it_is_students_t_over_seeds() -> None:
 
 
 def test_pooled_is_the_interaction_of_a_two_way_analysis_of_variance() -> None:
-    """By hand: the mean variance over all pairs of levels is twice the mean square of the rest."""
+    """By hand: the mean variance over all pairs of levels is twice the residual mean square."""
     scores = np.random.default_rng(1).normal(size=(4, 5))
     pairs = [(one, other) for one in range(4) for other in range(one)]
     mean_of_pairs = np.mean([np.var(scores[one] - scores[other], ddof=1) for one, other in pairs])
@@ -142,7 +142,7 @@ def test_pooled_is_the_interaction_of_a_two_way_analysis_of_variance() -> None:
 
 
 def test_images_that_all_runs_agree_on_leave_their_sampling_alone() -> None:
-    """Three equal seeds: no scatter over seeds, and the interval is that of a paired proportion."""
+    """Three equal seeds do not scatter, so the interval equals that of a paired proportion."""
     named = np.repeat(np.random.default_rng(2).random((2, 1, 200)) > 0.3, 3, axis=1).astype(np.float32)
     found = of_seeds(named)
     apart = named[1, 0] - named[0, 0]
@@ -151,7 +151,7 @@ def test_images_that_all_runs_agree_on_leave_their_sampling_alone() -> None:
 
 
 def models(rng: np.random.Generator, images: int, classes: int) -> tuple[Floats, NDArray[np.int64]]:
-    """[2 levels, 3 seeds, N, C] scores of classes, and labels of which the last class has few."""
+    """Return class scores, [2 levels, 3 seeds, N, C], and labels whose last class is rare."""
     labels = rng.choice(classes, size=images, p=[0.6, 0.3, 0.1][:classes] if classes == 3 else [0.7, 0.3])
     scores = rng.normal(size=(2, 3, images, classes)) + rng.normal(size=(images, classes))
     scores[..., np.arange(images), labels] += 1.0
@@ -160,14 +160,14 @@ def models(rng: np.random.Generator, images: int, classes: int) -> tuple[Floats,
 
 @pytest.mark.parametrize(("headline", "classes"), [("top1", 3), ("balanced_accuracy", 3), ("auc", 2)])
 def test_the_closed_form_is_the_bootstrap(headline: str, classes: int) -> None:
-    """Of 4,000 resamples of images, the same for all runs, as experiments.tolerance scores them."""
+    """The bootstrap has 4,000 resamples of images, shared by all runs and scored as experiments.tolerance."""
     rng = np.random.default_rng(3)
     scores, labels = models(rng, 500, classes)
     strata = strata_of(headline, labels)
     weights = np.zeros((4000, len(labels)))
     for stratum in np.unique(strata):
         members = np.flatnonzero(strata == stratum)
-        # One draw fewer, each counting a little more: then the bootstrap's variance has no bias.
+        # With n - 1 draws of weight n / (n - 1), the bootstrap's variance has no bias.
         draws = rng.multinomial(len(members) - 1, np.full(len(members), 1 / len(members)), size=4000)
         weights[:, members] = draws * len(members) / (len(members) - 1)
     named = scores.argmax(axis=-1)
@@ -207,7 +207,7 @@ def _ranked(scores: Floats) -> Floats:
 
 
 def _lone_variance(resampled: Floats) -> float:
-    """What resampling images does to one run of one level alone, as a variance of a mean difference."""
+    """Return the resampling variance specific to one run of one level, as that of a mean difference."""
     rest = resampled - resampled.mean(axis=0, keepdims=True)
     rest = rest - rest.mean(axis=1, keepdims=True)
     return float(2 * rest.var(axis=-1).sum() / (1 * 2) / 3)

@@ -1,4 +1,4 @@
-"""How scan levels look and what they are called: the same in every figure."""
+"""Scan levels have the same style and name in every figure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs that kept what they said of every image: their differences have intervals over images as well."""
+"""Differences between runs that saved predictions of every image have intervals over images too."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SCANS = ("baseline", "group_1", "group_5")
 
 
 def said(images: Sequence[int], share: float, seed: int, *, scrambled: bool = False) -> Predictions:
-    """A model that names a share of some images; which of them are hard is the same for every model."""
+    """Predictions that are right for a share of the images; much the same images are hard for every seed."""
     ids = np.array(images, dtype=np.uint64)
     ease = np.random.default_rng(7).random(10_000)[ids] + 0.2 * np.random.default_rng(seed).random(len(ids))
     order = np.random.default_rng(8).permutation(len(ids)) if scrambled else np.arange(len(ids))
@@ -68,7 +68,7 @@ def found_with(predictions: dict[str, Predictions], runs: pd.DataFrame) -> dict[
 
 
 def test_seeds_that_happen_to_agree_do_not_make_an_interval_narrow() -> None:
-    """Group 5 is a point below baseline with every seed: ± 0 over seeds alone, more with other images."""
+    """Group 5 is one point below the baseline with every seed: ± 0 over seeds alone, wider with images."""
     runs = frame(SCORES)
     alone = found_with({}, runs)["group_5"]
     assert alone["difference_ci95"] == pytest.approx(0, abs=1e-9)
@@ -122,7 +122,7 @@ def test_a_level_that_lacks_a_seed_is_not_pooled() -> None:
 
 @pytest.mark.parametrize("scrambled", [False, True], ids=["straight", "in another order"])
 def test_a_level_trained_on_the_same_pixels_narrows_no_interval(scrambled: bool) -> None:
-    """Group 10 has all scans and trains bit for bit as the baseline."""
+    """Group 10 has all scans, so it trains exactly as the baseline does, bit for bit."""
     without = found_with(kept(lambda _: range(NUM_IMAGES)), frame(SCORES))
     again = {
         f"group_10-{repeat}": said(range(NUM_IMAGES), score, repeat, scrambled=scrambled)
@@ -146,7 +146,7 @@ def test_equal_scores_are_not_the_same_training() -> None:
 
 
 def test_the_loss_on_the_label_ranks_images_of_two_classes() -> None:
-    """By it the AUC is that of the outputs themselves."""
+    """The AUC from this ranking equals the AUC of the outputs themselves."""
     rng = np.random.default_rng(0)
     margins, labels = rng.normal(size=200), rng.integers(0, 2, 200)
     loss = np.log1p(np.exp(np.where(labels == 1, -margins, margins)))
@@ -160,7 +160,7 @@ def test_the_loss_on_the_label_ranks_images_of_two_classes() -> None:
 
 @pytest.mark.usefixtures("light_figures")
 def test_the_tables_of_a_packed_set_have_them(tmp_path: Path, make_run: MakeRun) -> None:
-    """summary.csv and its page say what the interval is over, and its degrees of freedom."""
+    """summary.csv and its page state what the interval covers and its degrees of freedom."""
     root, out = tmp_path / "runs", tmp_path / "out"
     for scan, of_scan in SCORES.items():
         for seed, score in enumerate(of_scan):
@@ -178,7 +178,7 @@ def test_the_tables_of_a_packed_set_have_them(tmp_path: Path, make_run: MakeRun)
 
 @pytest.mark.usefixtures("light_figures")
 def test_the_folds_of_a_task_are_rows_of_one_table(tmp_path: Path, make_run: MakeRun) -> None:
-    """One line per level over five folds, though each fold has a key of images of its own."""
+    """There is one line per level over five folds, although each fold has its own images key."""
     root, out = tmp_path / "runs", tmp_path / "out"
     for scan, score in (("baseline", 0.8), ("group_1", 0.7)):
         for fold in range(5):
@@ -195,7 +195,7 @@ def test_the_folds_of_a_task_are_rows_of_one_table(tmp_path: Path, make_run: Mak
 
 
 def _of_fold(folder: Path, fold: int) -> None:
-    """The run as one of seed 0 and this fold of five would have been written."""
+    """Rewrite a run's files as if it had seed 0 and this fold of five."""
     manifest = json.loads((folder / "manifest.json").read_text())
     manifest |= {"seed": 0, "images_key": f"{fold:016x}", "num_train": 70, "num_tune": 10, "num_val": 20}
     (folder / "manifest.json").write_text(json.dumps(manifest))

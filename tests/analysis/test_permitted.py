@@ -1,4 +1,4 @@
-"""What may be said of a run: seconds, times to a target, speed-ups; and which runs shared a machine."""
+"""Reporting rules for seconds, times to a target and speed-ups; and which runs shared a machine."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_seconds_want_a_machine_of_ones_own(run: Run) -> None:
 
 
 def beside(run: Run, *shares: float | None) -> Run:
-    """The run with train rows ten seconds apart that say what others took."""
+    """Return the run with train rows ten seconds apart that hold these CPU shares of other processes."""
     rows = [
         {**run.rows[0], "kind": "train", "wall_s": 10.0 * number, "others_cpu_share": share}
         for number, share in enumerate(shares, start=1)
@@ -127,7 +127,7 @@ def test_a_speed_up_wants_both_to_be_said_and_alike() -> None:
 
 
 def between(run: Run, start: str, end: str | None, *, run_id: str, host: str = "ab12cd34") -> Manifest:
-    """The manifest with one session, from `start` to `end`."""
+    """Return the manifest with one session, from `start` to `end`."""
     times = {"started_at": f"2026-01-01T{start}+00:00", "finished_at": end and f"2026-01-01T{end}+00:00"}
     (session, *_) = run.manifest.sessions
     return replace(run.manifest, run_id=run_id, sessions=[replace(session, host=host, **times)])

@@ -1,4 +1,4 @@
-"""What a described cluster will do, and the tables and figures of it."""
+"""Predictions for a described cluster, with their tables and figures."""
 
 from pathlib import Path
 from typing import Any
@@ -79,14 +79,14 @@ def test_too_few_reads_in_flight_are_the_limit() -> None:
     assert first["bound"] == "in_flight"
     assert first["images_per_s"] == pytest.approx(10 / (0.5 + 50_000 / (100 * 2**20)))
     assert first["requests_in_flight"] == pytest.approx(1)
-    # Our loader has as many as it takes.
+    # By default, our loader has as many reads in flight as needed.
     assert "in_flight" not in set(predict(plan(storage=far), [1])["bound"])
 
 
 def test_a_disk_that_seeks_for_every_record_is_told_from_one_that_waits() -> None:
-    """Latency of enough reads in flight costs nothing; seeks cost their time, whatever is in flight."""
+    """With enough reads in flight, latency costs nothing. Seeks always cost their time."""
     limits = {"bandwidth_mib_per_s": 1e7 / 2**20}
-    # 10 images a read: 100 ms of bytes at baseline, 5 ms at group 1, beside which 40 ms are most of it.
+    # Reading 10 images takes 100 ms at baseline and 5 ms at group 1, where the 40 ms of waiting dominate.
     model = {
         "model_images_per_s": {"resnet18": 1e6},
         "decode_images_per_s": {"baseline": 1e6, "group_1": 1e6},
@@ -135,7 +135,7 @@ def test_dollars_follow_from_the_bytes_and_requests_of_an_epoch() -> None:
     predictions = predict(billed, [2])
     assert predictions["bytes_per_epoch"].tolist() == [36_000 * size for size in SIZES.values()]
     assert set(predictions["requests_per_epoch"]) == {3600}, "a record is one read at every group"
-    # 3.6, 0.18 and 1.8 GB at half a dollar, and 3,600 requests at a cent.
+    # 3.6, 0.18 and 1.8 GB at half a dollar per GB, and 3,600 requests at a cent each.
     assert predictions["dollars_per_epoch"].tolist() == pytest.approx([37.8, 36.09, 36.9])
     assert predictions["dollars_to_accuracy"][0] == pytest.approx(90 * 37.8)
     assert predictions["dollars_to_accuracy"].isna().tolist() == [False, True, True]
@@ -188,7 +188,7 @@ def test_numbers_come_from_the_index_of_records(tmp_path: Path) -> None:
 def test_a_level_without_a_size_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"plan.data.image_bytes lacks group_2: wanted the mean bytes"):
         predict(plan(decode_images_per_s={"baseline": 1.0, "group_2": 1.0}), [1])
-    with pytest.raises(ConfigError, match="'group_11' is no scan level"):
+    with pytest.raises(ConfigError, match="'group_11' is not a scan level"):
         predict(plan(decode_images_per_s={"baseline": 1.0, "group_11": 1.0}), [1])
 
 
@@ -215,8 +215,11 @@ def test_a_plan_that_cannot_work_is_refused(given: dict[str, Any], message: str)
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"records": "somewhere"}, "plan.data.records='somewhere': wanted a folder of records, or null and"),
-        ({"num_images": None}, "plan.data.records=None: wanted a folder of records, or null and"),
+        (
+            {"records": "somewhere"},
+            "plan.data.records='somewhere': wanted a folder of records, or null together",
+        ),
+        ({"num_images": None}, "plan.data.records=None: wanted a folder of records, or null together"),
         ({"image_bytes": {"baseline": 0}}, "plan.data.image_bytes=.*: wanted sizes above 0"),
         ({"image_bytes": {"group_1": 1}}, "plan.data.image_bytes=.*: wanted baseline among"),
     ],
@@ -246,7 +249,7 @@ def test_every_plan_composes_and_is_reported(name: str, tmp_path: Path) -> None:
 
 
 def test_the_papers_cluster_gains_what_the_paper_says() -> None:
-    """Half the bytes, up to about twice the speed, where storage is the limit (abstract)."""
+    """Half the bytes give up to about twice the speed if storage is the limit (abstract)."""
     config = compose("throughput", "plan=paper_cluster")
     assert config.plan is not None
     predictions = predict(config.plan, [config.plan.workers])

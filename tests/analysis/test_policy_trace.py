@@ -60,7 +60,7 @@ END = {
 
 
 def test_what_is_saved_is_of_the_whole_run_and_probes_are_paid() -> None:
-    """A policy that decides once, before the first image, saves afterwards; so 0 is no answer."""
+    """A policy that decides once, before the first image, saves bytes later; its row's 0 is not the total."""
     rows = [decision(0, 2, {"2": 0.96}, "ms_ssim"), END]
     assert saved_by(rows) == (6000 - 1200 - 300, 0.75)
     before = [{key: value for key, value in row.items() if key != "full_bytes"} for row in rows]
@@ -92,7 +92,7 @@ def test_without_scores_there_is_one_panel() -> None:
 
 
 def test_a_mixture_shows_every_group_that_records_draw_and_how_often() -> None:
-    """One line at the group that it draws around would say that the others were never read."""
+    """A single line at its central group would suggest that the others were never read."""
     shares = drawn_shares({"name": "mixture", "group": 1, "candidates": [1, 5, 10], "weights": [3, 1]})
     assert shares == {1: 0.75, 5: 0.25}, "two places away there is no weight"
     assert drawn_shares({"name": "group_1", "group": 1}) == {}

@@ -1,4 +1,4 @@
-"""Quality on disk."""
+"""Quality measurements on disk."""
 
 from __future__ import annotations
 
@@ -70,7 +70,9 @@ def test_of_two_measurements_of_the_same_records_the_larger_one_counts(
     assert load_quality(tmp_path)["id"].tolist() == ["a.jpg", "a.jpg", "b.jpg", "b.jpg"]
     assert [path.parent.name for path, _ in read_metas(tmp_path)] == ["b"]
     for name in ("a", "c"):
-        assert f"{tmp_path / name} measures the same images as {tmp_path / 'b'}" in caplog.text
+        assert (
+            f"{tmp_path / name} is left out: it measures the same images as {tmp_path / 'b'}" in caplog.text
+        )
 
 
 def test_sets_of_one_name_are_told_apart_by_their_key_and_decode_mode(tmp_path: Path) -> None:

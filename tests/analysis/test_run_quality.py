@@ -1,4 +1,4 @@
-"""A run's MS-SSIM is of its own images, decoded as it decoded them: looked up by keys, never by a name."""
+"""A run's MS-SSIM is of its own images and decoding. It is looked up by keys, never by a name."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def with_quality(run: Run, entry: dict[str, Any]) -> Run:
 
 @pytest.fixture
 def run(tmp_path: Path, make_run: MakeRun) -> Run:
-    """Of group 2, decoded `scaled`."""
+    """A run at group 2, decoded with `scaled`."""
     return made(tmp_path, make_run)
 
 
@@ -82,7 +82,7 @@ def test_a_set_is_found_by_the_records_key(run: Run) -> None:
     "changes", [{"fingerprint": "of others"}, {"decode": "libjpeg"}, {"antialias": not FILTER}, {"group": 1}]
 )
 def test_a_set_of_other_images_or_decoded_otherwise_is_not(run: Run, changes: dict[str, Any]) -> None:
-    """The name is the same: two folder datasets, or two sets of photographs of one publisher."""
+    """Even if the name is the same, as for two folder datasets or two photograph sets of one publisher."""
     assert math.isnan(quality_of(run, sets(**changes)).ms_ssim)
 
 

@@ -1,4 +1,4 @@
-"""Runs on disk -> tables."""
+"""Tables from runs on disk."""
 
 from __future__ import annotations
 
@@ -215,7 +215,7 @@ def test_a_finished_run_without_its_configuration_is_an_error(tmp_path: Path, ma
 def test_facts_of_a_run_are_computed_once_for_all_pages(
     tmp_path: Path, make_run: MakeRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However many tables, figures and captions there are: they read columns."""
+    """Tables, figures and captions read the facts from columns, however many there are."""
     for scan in ("baseline", "group_2"):
         make_run(tmp_path / "runs", scan)
         make_run(tmp_path / "runs", scan, echo=ExampleBeforeConfig(name="example_before", factor=2, buffer=8))

@@ -1,4 +1,4 @@
-"""One picture through its scans."""
+"""One picture, scan by scan."""
 
 from __future__ import annotations
 

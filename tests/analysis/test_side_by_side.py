@@ -1,4 +1,4 @@
-"""What each scan level took and reached, side by side: dots, means, and facts that stay in the figure."""
+"""Cost and score of each scan level side by side: dots, means, and facts that fit into the figure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Intervals, paired differences and lines, against other programs and by hand."""
+"""Intervals, paired differences and fitted lines, against other programs and by hand."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def test_a_fold_is_a_repeat_as_a_seed_is() -> None:
 
 
 def test_ratios_are_of_one_seed_and_their_denominator_scatters() -> None:
-    """Over the mean of the denominators they would seem to differ by 0.1; of one seed they do not at all."""
+    """Dividing by the mean denominator would move each ratio by 0.1. Within a seed, both are exactly 2."""
     over, under = runs({0: 2.0, 1: 2.2}), runs({1: 1.1, 0: 1.0})
     assert paired_ratios(over, under, "top1").tolist() == pytest.approx([2, 2])
 
@@ -152,7 +152,7 @@ LEVELS = pd.DataFrame({"x": [0.7, 0.8, 0.9, 0.95, 1.0], "y": [0.31, 0.42, 0.48, 
 def test_a_line_has_an_interval_for_its_slope() -> None:
     line = line_through(LEVELS, "x", "y")
     assert line is not None
-    # By hand: slope of least squares, and its standard error times t(0.975, 3).
+    # By hand: the least-squares slope, and its standard error times t(0.975, 3).
     x, y = LEVELS["x"], LEVELS["y"]
     slope = ((x - x.mean()) * (y - y.mean())).sum() / ((x - x.mean()) ** 2).sum()
     rest = y - y.mean() - slope * (x - x.mean())
@@ -162,12 +162,12 @@ def test_a_line_has_an_interval_for_its_slope() -> None:
 
 
 def test_whether_a_line_is_one_is_tested_by_its_curvature() -> None:
-    """A correlation of 0.97 is no line: five levels on a parabola are told apart from five on a line."""
+    """A correlation of 0.97 does not prove a line: five levels on a parabola are distinguished from one."""
     bent = LEVELS.assign(y=1 - 4 * (1 - LEVELS["x"]) ** 2 + np.array([1, -2, 2, -2, 1]) / 1000)
     straight, curve = line_through(LEVELS, "x", "y"), line_through(bent, "x", "y")
     assert straight is not None and straight.bend_p > 0.1 and straight.r > 0.97
     assert curve is not None and curve.bend_p < 0.01 and curve.r > 0.95
-    # By hand: the F test of the third coefficient.
+    # By hand: the F test of the quadratic coefficient.
     design = np.vander(bent["x"], 3)
     left = [
         ((bent["y"] - some @ np.linalg.lstsq(some, bent["y"])[0]) ** 2).sum()

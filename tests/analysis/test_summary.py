@@ -1,4 +1,4 @@
-"""The summary over seeds, and how it is shown."""
+"""The summary over seeds and its Markdown."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_ms_ssim_is_named_by_what_it_is_of() -> None:
 
 
 def test_no_two_tables_have_one_title() -> None:
-    """Apart in storage, in what settings differ, or, where nobody says in what, by the setting's key."""
+    """Titles name the storage, the settings that differ, or, if these are unknown, the setting's key."""
     other = pd.concat([RUNS.assign(setting=key) for key in ("eeeeeeee", "ffffffff")])
     runs = pd.concat([RUNS, RUNS.assign(storage="ssd"), other], ignore_index=True)
     text = to_markdown(summary_table(runs), words={"eeeeeeee": "decode=scaled", "1a2b3c4d": "as it is"})

@@ -1,4 +1,4 @@
-"""From measurements of loaders to tables and figures."""
+"""Tables and figures from measurements of loaders."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_a_line_is_the_median_of_its_repeats() -> None:
 
 def test_ratios_are_taken_within_a_repeat() -> None:
     summary = summarise_throughput(measured_rows())
-    # The machine was half as fast in one repeat; the ratio does not see it.
+    # The machine was half as fast in one repeat, which does not affect the ratio.
     ratios = [line(summary, "baseline")[f"ratio_{s}"] for s in ("median", "min", "max")]
     assert ratios == pytest.approx([2, 2, 2])
     assert line(summary, "image_folder_pil")["ratio_median"] == 1
@@ -186,7 +186,7 @@ def test_a_measurement_without_bounds_says_how_it_counts(folder: Path) -> None:
 def test_half_a_measurement_is_refused(name: str, folder: Path) -> None:
     (folder / name).unlink()
     with pytest.raises(
-        RunError, match=rf"no whole measurement: .*{name} is missing.*experiments\.throughput"
+        RunError, match=rf"no complete measurement: .*{name} is missing.*experiments\.throughput"
     ):
         load_throughput(folder)
 

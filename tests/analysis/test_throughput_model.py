@@ -1,4 +1,4 @@
-"""The throughput model's laws, for any numbers."""
+"""Laws of the throughput model, for arbitrary numbers."""
 
 import math
 
@@ -35,7 +35,7 @@ def test_more_bandwidth_is_never_slower_and_fewer_bytes_neither(
         size / factor, bandwidth_bytes_per_s=bandwidth, compute_images_per_s=compute
     )
     assert wider >= rate and smaller >= rate
-    # Reading factor x fewer bytes gains at most the factor: the paper's bound on the speed-up.
+    # Reading `factor` times fewer bytes gains at most that factor, the paper's bound on the speed-up.
     assert smaller <= rate * factor * (1 + 1e-9)
     assert rate <= compute and rate <= bandwidth_images_per_s(bandwidth, size)
 
@@ -46,7 +46,7 @@ def test_seeks_take_their_time_from_the_bytes(
 ) -> None:
     rate = bandwidth_images_per_s(bandwidth, size, seek_s_per_image=seek)
     assert 1 / rate == pytest.approx(size / bandwidth + seek)
-    # However few bytes, and however fast they pass: a head gives no more than its seeks allow.
+    # However few the bytes and however fast the transfer, seeks limit the rate.
     assert bandwidth_images_per_s(bandwidth, size / factor, seek_s_per_image=seek) <= 1 / seek * (1 + 1e-9)
     assert bandwidth_images_per_s(math.inf, size, seek_s_per_image=seek) == pytest.approx(1 / seek)
     limits = {
@@ -100,10 +100,10 @@ def test_littles_law_is_its_own_inverse(
 
 
 def test_littles_law_in_numbers() -> None:
-    # 4 reads of 8 images, each after 200 ms: 20 reads a second.
+    # 4 reads in flight, each taking 200 ms for 8 images, make 20 reads a second.
     at_hand = {"latency_s": 0.2, "read_bytes": 1e5, "bandwidth_bytes_per_s": math.inf}
     assert in_flight_images_per_s(4, 8, **at_hand) == pytest.approx(160)
-    # A lone reader pays the seek, too.
+    # A single reader also pays for the seek.
     assert in_flight_images_per_s(1, 8, **at_hand, seek_s=0.2) == pytest.approx(20)
     at_hand["latency_s"] = 0.0
     assert in_flight_images_per_s(4, 8, **at_hand) == math.inf

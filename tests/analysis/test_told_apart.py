@@ -1,4 +1,4 @@
-"""Titles say the input size and in what settings differ; legends say which levels read on."""
+"""Titles name the input size and distinguishing settings; legends mark levels whose repeats read more."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_sections_that_nothing_tells_apart_have_the_settings_key() -> None:
 
 
 def words_but(root: Path, less: tuple[str, ...]) -> set[str]:
-    """The words of all settings on a page that compares `less`."""
+    """Return the descriptions of all settings on a page that compares the keys `less`."""
     frame = run_frame(read_runs(root))
     return set(setting_words(frame.assign(setting=setting_keys(frame, less)), less).values())
 

@@ -1,4 +1,4 @@
-"""The page of what frozen features tolerate: two answers, bytes, and that it follows from the rows."""
+"""The page on what frozen features tolerate: two answers, bytes, and agreement with the rows."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -31,7 +31,7 @@ def text_of(rows: Measured) -> str:
 
 
 def test_two_answers_that_may_differ() -> None:
-    """Trained at group 1 all is lost at all scans, and nothing at group 1 itself."""
+    """Trained at group 1, a classifier falls to chance level at all scans and loses nothing at group 1."""
     text = text_of(measured({(0, 2): 200}))
     full, same = (line for line in text.splitlines() if line.startswith("**Trained at a group"))
     assert full.startswith("**Trained at a group, used at all scans:** **group 5** is the smallest")
@@ -105,7 +105,7 @@ def test_what_is_written_follows_from_its_rows(tmp_path: Path) -> None:
 
 
 def test_groups_of_another_script_are_short_in_the_legend() -> None:
-    """ "group 1 of spectral", four times in a row, left their panels a third of the width."""
+    """ "group 1 of spectral", four times in a row, would leave the panels a third of the width."""
     rows = measured({}, scans="spectral", groups=[1, 2, 6])
     matrix, sizes = matrix_of(rows), bytes_table(rows)
     figure = draw_curves(answers_table(matrix, sizes, rows.facts), rows.facts)
@@ -115,7 +115,7 @@ def test_groups_of_another_script_are_short_in_the_legend() -> None:
 
 
 def test_the_figure_shows_points_and_the_margin() -> None:
-    """Half of the images are lost at group 1, half a point at group 5: both can be read."""
+    """Half of the images are lost at group 1 and half a point at group 5; both losses are readable."""
     rows = measured({(0, 2): 200, (1, 2): 2})
     matrix, sizes = matrix_of(rows), bytes_table(rows)
     full, same = draw_curves(answers_table(matrix, sizes, rows.facts), rows.facts).axes

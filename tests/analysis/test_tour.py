@@ -1,4 +1,4 @@
-"""Notebooks run from top to bottom and are saved with what they show; the tour also on a run of its own."""
+"""Notebooks run from top to bottom and are saved with their output. The tour also runs on a new run."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from pcr_exp.runs.train_run import run_training
 
 NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "tour.ipynb"
 IMAGES_SHOWN = {"tour": 5, "sweep": 4, "planner": 2}
-"""Figures in each notebook as it is committed."""
+"""Number of figures in each committed notebook."""
 
 
 def execute(monkeypatch: pytest.MonkeyPatch, runs_root: Path, path: Path = NOTEBOOK) -> str:
-    """All text that the notebook prints, and the types of what it shows."""
+    """Execute the notebook; return its printed text and displayed data as text."""
     monkeypatch.setenv("PCR_EXP_TOUR_RUNS", str(runs_root))
-    monkeypatch.setenv("PYTHONPATH", str(NOTEBOOK.parents[1]))  # also where the package is not installed
+    monkeypatch.setenv("PYTHONPATH", str(NOTEBOOK.parents[1]))  # in case the package is not installed
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     notebook = nbformat.read(path, as_version=4)
     NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(path.parent)}}).execute()
@@ -73,7 +73,7 @@ def test_the_tour_runs_on_a_trained_run(tmp_path: Path, monkeypatch: pytest.Monk
     shown = execute(monkeypatch, Path(config.runs_root))
     assert "32 pictures in 2 records of the split val" in shown
     assert re.search(r"photos, \w+ classes, \d+ px, (about )?q\d+ · photo · shufflenet_v2_x0_5", shown)
-    assert outcome.run_id not in shown  # it finished, so it is in the table and not in the list below
+    assert outcome.run_id not in shown  # a finished run is in the table, not in the list below
     assert shown.count("image/png") == 5
 
 
@@ -113,7 +113,7 @@ def test_notebooks_define_nothing_and_are_saved_with_their_output(name: str) -> 
 
 
 def test_the_planner_s_answer_says_what_it_knows_of_accuracy() -> None:
-    """It is by speed alone unless it is told what `tolerance` found, which it then heeds."""
+    """It considers speed alone, unless it is given the group that `tolerance` found, and then respects it."""
     planner = nbformat.read(NOTEBOOK.with_stem("planner"), as_version=4)
     shown = [
         output["data"].get("text/markdown", "")

@@ -1,4 +1,4 @@
-"""Rows of a tolerance measurement whose answers are known."""
+"""Rows of a tolerance measurement with known answers."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ GROUPS = [1, 5, 10]
 
 
 def measured(wrong: dict[tuple[int, int], int], **changed: Any) -> Measured:
-    """Two classes; of each pair of groups so many images are said wrongly, of all others none."""
+    """Return a measurement of two classes; `wrong` counts wrong images by (train, test) index of groups."""
     labels = np.arange(N) % 2
     classes = np.broadcast_to(labels, (3, 3, N)).copy()
     for (i, j), count in wrong.items():

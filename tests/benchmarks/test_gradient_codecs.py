@@ -1,4 +1,4 @@
-"""3LC encodes and decodes faster than gradients come: the medians of what the speed program measures."""
+"""3LC encodes and decodes faster than gradients are computed, by medians of the speed program."""
 
 import pandas as pd
 import pytest

@@ -1,6 +1,6 @@
-"""The loader reaches what storage or decoding allow, whichever is less: ratios, measured on photographs.
+"""The loader reaches the lower of the rates that storage and decoding allow, measured on photographs.
 
-`python -m pytest -m slow tests/benchmarks/test_throttle_rates.py -s` prints what was measured.
+`python -m pytest -m slow tests/benchmarks/test_throttle_rates.py -s` prints the measurements.
 """
 
 import math
@@ -17,7 +17,7 @@ from pcr_exp.config.loader import LoaderConfig, StorageConfig
 
 pytestmark = pytest.mark.slow
 
-# Other work on the machine can make it slower, so the best of some tries counts.
+# Other work on the machine can slow the loader down, so the best of several tries counts.
 TRIES = 3
 CONFIG = LoaderConfig(num_workers=1)
 IMAGES = Path(__file__).parents[2].parent / "shared" / "data" / "imagenet_native_sample"
@@ -39,7 +39,7 @@ def folder(place: Path) -> Path:
 
 @pytest.mark.parametrize("scan", SCANS)
 def test_the_loader_reaches_the_lesser_of_bandwidth_and_its_own_speed(folder: Path, scan: str) -> None:
-    """At least 97 % of min(W / mean prefix, its unthrottled rate)."""
+    """The loader reaches at least 97 % of min(W / mean prefix, its unthrottled rate)."""
     with open_loader(folder, scan, UNLIMITED, CONFIG) as loader:
         unthrottled = loader.batches(0, 0, 10**6)
         for mib_per_s in (100, 25, 5, 1):
@@ -53,7 +53,7 @@ def test_the_loader_reaches_the_lesser_of_bandwidth_and_its_own_speed(folder: Pa
 
 @pytest.mark.parametrize("requests_per_s", [10, 40])
 def test_requests_per_second_are_reached(folder: Path, requests_per_s: int) -> None:
-    """The bound is requests then: at least 97 % of them, though each takes 50 ms."""
+    """If requests are the limit, the loader makes at least 97 % of them, although each takes 50 ms."""
     storage = StorageConfig(name="test", requests_per_s=requests_per_s, latency_ms=50)
     shares: list[float] = []
     with open_loader(folder, "group_1", storage, CONFIG) as loader:
@@ -71,9 +71,9 @@ def test_requests_per_second_are_reached(folder: Path, requests_per_s: int) -> N
 def test_latency_is_hidden_whatever_the_size_of_a_read(
     place: Path, images_per_record: int, group: int
 ) -> None:
-    """100 MiB/s and 50 ms a request: at least 90 % of the bandwidth, from the two numbers alone.
+    """The loader reaches at least 90 % of 100 MiB/s at 50 ms a request, from these two numbers alone.
 
-    Reads of 27 kB to 7 MB. Below that, threads of one Python process are the limit, at some 4,000 reads/s.
+    Reads are 27 kB to 7 MB. Below that, threads of one Python process are the limit, at about 4,000 reads/s.
     """
     records = native_records(200, images_per_record, place / f"latency-{images_per_record}", images=IMAGES)
     storage = StorageConfig(name="test", bandwidth_mib_per_s=100, latency_ms=50)
@@ -83,7 +83,7 @@ def test_latency_is_hidden_whatever_the_size_of_a_read(
 
 
 def test_training_is_not_waited_for_where_epochs_meet(folder: Path) -> None:
-    """Storage exactly as fast as training, 50 records on 8 lanes: no worse than four records read ahead."""
+    """If storage is as fast as training (50 records, 8 lanes), the default is at least as good as 4 ahead."""
     rates = dict.fromkeys((4, None), 0.0)
     for _ in range(TRIES):
         for ahead in rates:

@@ -1,8 +1,8 @@
-"""Speed as ratios within one interleaved run: what must stay true on any machine, however busy.
+"""Speed ratios within one interleaved run, which must hold on any machine, however busy.
 
-Bars beside ImageFolder are about three quarters of what `results/throughput/loaders` has, and above what a
-regression would leave: a decoder that smooths or decodes more than a crop needs, workers that do not run at
-once, reading that waits for decoding, a record that is read whole for its first scan.
+Thresholds against ImageFolder are about three quarters of the ratios in `results/throughput/loaders`. Any of
+these regressions would miss them: a decoder that smooths or decodes more than a crop needs, workers that do
+not run in parallel, reading that waits for decoding, or a record that is read whole for its first scan.
 """
 
 from pathlib import Path
@@ -19,12 +19,12 @@ pytestmark = pytest.mark.slow
 
 NATIVE = Path(__file__).parents[2].parent / "shared" / "data" / "imagenet_native_sample"
 MORE_THAN_DECODING = 1 / 0.85
-"""CPU time of the loader over that of decoding and cropping alone, at most; 1 / 0.95 is what is aimed at."""
+"""Maximum CPU time of the loader over that of decoding and cropping alone; the goal is 1 / 0.95."""
 
 
 @pytest.fixture(scope="module")
 def summary(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
-    """n = 3, on native ImageNet images, each once; epochs follow without a stop."""
+    """Return a summary of 3 repeats on native ImageNet images, each used once; epochs run without a pause."""
     if not NATIVE.is_dir():
         pytest.skip("../shared/data is not here: imagenet_native_sample is wanted")
     tmp_path = tmp_path_factory.mktemp("throughput")
@@ -66,7 +66,7 @@ def test_ours_beside_image_folder(scan: str, at_least: float, summary: pd.DataFr
 
 @pytest.mark.parametrize("scan", ["baseline", "group_1", "group_2", "group_5", "group_10"])
 def test_the_loader_takes_little_cpu_beside_decoding(scan: str, summary: pd.DataFrame) -> None:
-    """By CPU time per image, which other work on the machine changes less than images/s."""
+    """The test compares CPU time per image, which other work on the machine affects less than images/s."""
     of_loader, of_bound = (
         rate(summary, scan, column=column) for column in ("cpu_s_per_image", "bound_cpu_s_per_image")
     )
@@ -76,7 +76,7 @@ def test_the_loader_takes_little_cpu_beside_decoding(scan: str, summary: pd.Data
 @pytest.mark.parametrize("scan", ["baseline", "group_1", "group_5", "group_10"])
 def test_a_throttle_leaves_what_its_bytes_allow(scan: str, summary: pd.DataFrame) -> None:
     limited = bounds(summary).set_index("loader").loc[scan]
-    # Whole epochs within a stream: neither its start, when nothing is decoded yet, nor its end.
+    # Whole epochs within a stream exclude its start, when nothing is decoded yet, and its end.
     assert limited["images_per_s_median"] >= 0.8 * limited["bound_images_per_s"]
     assert limited["images_per_s_median"] <= 1.05 * limited["bound_images_per_s"]
 

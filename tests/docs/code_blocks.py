@@ -1,4 +1,4 @@
-"""Code blocks of Markdown pages, and whether their commands mean something."""
+"""Code blocks of Markdown pages, and checks of their commands."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ class Block:
     language: str
     code: str
     mark: str
-    """`run`: a test runs it; `composed`: its commands are checked; empty: the page says neither."""
+    """`run`: a test runs it; `composed`: its commands are checked; empty: it has no mark."""
 
     @property
     def commands(self) -> list[str]:
-        """Its lines, each command whole and without comments."""
+        """Its commands, with continued lines joined and without comments."""
         lines = self.code.replace("\\\n", " ").splitlines()
         return [line.partition("  #")[0].strip() for line in lines if line and not line.startswith("#")]
 
 
 def blocks_of(page: Path) -> list[Block]:
-    """Blocks of bash and Python, in order."""
+    """Return the blocks of bash and Python on a page, in order."""
     return [Block(language, code, mark) for mark, _, language, code in _BLOCK.findall(page.read_text())]
 
 
 def require_command(command: str) -> None:
-    """Fail if a command line names a command, setting, option, target, extra or file that is not there."""
+    """Fail if a command line names a command, setting, option, target or file that does not exist."""
     words = shlex.split(command)
     if words[0] == "make":
         assert all(re.search(rf"^{one}\b.*:", (REPO / "Makefile").read_text(), re.M) for one in words[1:])
@@ -63,7 +63,7 @@ def _require_ours(name: str, arguments: list[str]) -> None:
     if runner == "sweep":
         assert arguments[0] in _OF_SWEEPS
     elif runner in SCHEMAS:
-        # Hydra's own are not ours, and of a sweep's values the first will do.
+        # Hydra's own overrides are skipped, and of a sweep's values the first is enough.
         own = [one for one in arguments if not one.startswith(("-", "hydra", "components="))]
         assert compose(runner, *(re.sub(r"^([^=]+=[^,\[{]*),.*$", r"\1", one) for one in own)) is not None
     elif name != runner:
@@ -73,7 +73,7 @@ def _require_ours(name: str, arguments: list[str]) -> None:
 
 
 def run_block(block: Block, folder: Path) -> str:
-    """What a program prints, on both streams; `pcr-exp` is ours."""
+    """Run a block, and return its stdout and stderr as one text; `pcr-exp` is this checkout's."""
     command = folder.parent / "bin" / "pcr-exp"
     command.parent.mkdir(exist_ok=True)
     command.write_text(f'#!/bin/sh\nexec {sys.executable} -m pcr_exp "$@"\n')

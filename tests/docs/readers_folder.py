@@ -1,4 +1,4 @@
-"""A folder as a reader of the pages would have it: photographs, and their records."""
+"""A folder such as a reader of the pages would have: photographs and their records."""
 
 import shutil
 from collections.abc import Iterator
@@ -14,11 +14,11 @@ from storage_hub_server import running_hub
 import pcr_exp as pcr
 
 RECORDS = "data/records/pets-7d4f5527"
-"""What pages call the records: the photographs' key, which another Pillow may change."""
+"""Path of the records on pages. It ends in a key of the photographs, which Pillow's version may change."""
 
 
 def write_pets(folder: Path) -> None:
-    """120 photographs of 200 px in four class folders."""
+    """Write 120 photographs of 200 px into four class folders."""
     for name in ("astronaut", "coffee", "rocket", "chelsea"):
         photograph = Image.fromarray(getattr(skimage.data, name)())
         draw = np.random.default_rng(0)
@@ -45,7 +45,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def reader(prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A copy of that folder, which is the working directory; a Hub has the records too."""
+    """A copy of the prepared folder, as the working directory; a local Hub has its records too."""
     here = tmp_path / "reader"
     shutil.copytree(prepared, here)
     monkeypatch.chdir(here)

@@ -1,4 +1,4 @@
-"""Code on every page of the documentation runs, or its commands are understood; links lead somewhere."""
+"""Code on every page of the documentation runs, or its commands are valid; links have a target."""
 
 import re
 import tomllib
@@ -64,7 +64,7 @@ def test_every_extra_is_on_the_page_that_installs() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_every_link_leads_somewhere(page: Path) -> None:
-    """In the repository; Sphinx checks the site's."""
+    """Links within the repository have a target; Sphinx checks those of the site."""
     for address in re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text()):
         if "://" not in address:
             assert (page.parent / address).exists(), f"{name_of(page)} links to {address}"

@@ -1,4 +1,4 @@
-"""The site is built without a warning and without a network, and its search ends on the page that answers."""
+"""The site builds without warnings or network access, and its search finds the right pages."""
 
 import json
 import os
@@ -18,7 +18,7 @@ from pcr_exp.training.columns import COLUMNS
 
 pytestmark = pytest.mark.program
 TITLE_SCORE, TERM_SCORE = 15, 5
-"""Of a word in a title and in the text, as Sphinx's searchtools.js has them."""
+"""Scores of a word in a title and in the text, as in Sphinx's searchtools.js."""
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def index(site: Path) -> dict[str, Any]:
 
 
 def found_first(index: dict[str, Any], query: str) -> str:
-    """The page with all words of a query that scores highest."""
+    """Return the page with the highest score among those with all words of a query."""
     scores: list[dict[int, int]] = []
     stem = SearchEnglish({}).stem
     for word in map(stem, re.findall(r"\w+", query.lower())):

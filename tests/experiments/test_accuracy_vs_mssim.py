@@ -38,7 +38,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory, make_run: Callable[..., Path]
     root = tmp_path_factory.mktemp("levels")
     for scan, finals in FINAL.items():
         for seed, final in enumerate(finals):
-            # The best epoch is not the last: final accuracy is meant.
+            # The best epoch is not the last; the last one counts.
             make_run(root / "runs", scan, seed=seed, top1=(0.2, 0.95, final))
     measured = [own_quality(group=group, ms_ssim_mean=mean, num_scales=4) for group, mean in MS_SSIM.items()]
     facts = {"quality": measured, "majority_share": 0.4}

@@ -1,4 +1,4 @@
-"""The study of compressed activations: what it measures is so, and its figures draw it."""
+"""The study of compressed activations: its measurements are correct, and its figures show them."""
 
 import copy
 import math
@@ -111,12 +111,12 @@ def test_channels_without_errors_hide_no_others(model: nn.Module, batch: Batch) 
     dead = copy.deepcopy(model)
     with torch.no_grad():
         for norm in (dead[4], dead[7]):
-            norm.weight[:4], norm.bias[:4] = 0.0, -1.0  # these outputs are never above zero: no gradient
+            norm.weight[:4], norm.bias[:4] = 0.0, -1.0  # outputs never exceed zero, so no gradient
     _, normal = gradient_errors(dead, batch, "quantise", QuantiseCodec(), [0.01], [16])
-    # Of the last convolution, four output channels and four inputs are dead; of the one before, four outputs.
+    # Four outputs and four inputs of the last convolution are dead, and four outputs of the one before.
     assert set(normal["num_weights"]) == {36 * 36 * 9 + 36 * 40 * 9}
     _, none = gradient_errors(model, batch, "quantise", QuantiseCodec(), [1e-12], [16])
-    assert none.empty  # every input is kept exactly
+    assert none.empty  # every input is saved exactly
 
 
 def test_layers_of_few_weights_say_nothing_about_normality() -> None:

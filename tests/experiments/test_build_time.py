@@ -1,4 +1,4 @@
-"""Formats are built anew in every repeat, and their seconds noted."""
+"""Every repeat builds the formats again and records the seconds."""
 
 from __future__ import annotations
 

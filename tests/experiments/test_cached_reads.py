@@ -1,4 +1,4 @@
-"""What the simulation of caches must come to, and what a measurement of reads holds."""
+"""Simulated caches save the expected bytes, and measured reads have the expected columns."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The numbers that claims are judged by: each measure on made files of known answer, or on committed ones."""
+"""Measures that claims are judged by, on synthetic files with known answers or on committed files."""
 
 import math
 from pathlib import Path
@@ -48,7 +48,7 @@ def test_a_policy_s_one_run_has_no_interval(tmp_path: Path) -> None:
 
 
 def test_labels_are_compared_by_what_there_is_to_lose() -> None:
-    """Makes lose fewer points than models, of a score that is nearer to chance: a larger share."""
+    """Makes lose fewer points than models, but a larger share: their score is nearer to chance level."""
     found = pcr.coarse_loses_less(COMMITTED, "tolerance/cars_model/answers.csv")
     of_make = next(each for each in found if each.case == "make")
     assert of_make.low < of_make.value < 0
@@ -68,7 +68,7 @@ def test_encoding_is_compared_by_repeat(tmp_path: Path) -> None:
 
 
 def test_time_to_accuracy_is_of_storage_that_limits_and_of_targets_that_all_reached(tmp_path: Path) -> None:
-    """Of images of 1 MiB, of which 2/s can be trained on: limited at 1 MiB/s, and not at 4."""
+    """With images of 1 MiB and training at 2 images/s, 1 MiB/s is a limit and 4 MiB/s is not."""
     head = "scan,bandwidth_mib_per_s,image_bytes,free_images_per_s,speedup,speedup_low,speedup_high,n\n"
     rows = [
         "group_5,1,1048576,2,1.9,1.8,2,3",
@@ -81,7 +81,7 @@ def test_time_to_accuracy_is_of_storage_that_limits_and_of_targets_that_all_reac
 
 
 def test_whole_trainings_are_compared_seed_by_seed() -> None:
-    """By the clock of the first evaluation at the target."""
+    """Times are those of the first evaluation that reaches the target."""
     file = "time_to_target/celebahq_whole/summary.csv"
     seconds: dict[tuple[str, int], float] = {}
     for run in read_runs(COMMITTED.root / Path(file).parent / "runs"):
@@ -94,7 +94,7 @@ def test_whole_trainings_are_compared_seed_by_seed() -> None:
 
 
 def test_echo_is_compared_seed_by_seed_and_by_what_limits() -> None:
-    """By the last row of each run: 1.5 MiB/s limits, 100 MiB/s does not."""
+    """Seconds are from the last row of each run. Storage is the limit at 1.5 MiB/s, not at 100 MiB/s."""
     seconds: dict[tuple[float, float, int], float] = {}
     for run in read_runs(COMMITTED.root / "echo_factor" / "runs"):
         bandwidth, factor = run.config["storage"]["bandwidth_mib_per_s"], run.config["echo"]["factor"]
@@ -114,7 +114,7 @@ def test_echo_is_compared_seed_by_seed_and_by_what_limits() -> None:
 
 
 def test_the_fastest_design_is_compared_seed_by_seed() -> None:
-    """Its rivals scatter as well: over their mean it seemed 1.13 to 1.19 times as fast."""
+    """The fastest rival varies as well: dividing by its mean rate would give 1.13 to 1.19, too narrow."""
     large, small = related_methods.speedup_over_the_best_other(COMMITTED, "gradients/gradients.csv")
     assert small.value == pytest.approx(1.16, abs=0.01)
     assert small.low < 1 < 1.3 < small.high and small.n == 3

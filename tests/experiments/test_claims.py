@@ -1,4 +1,4 @@
-"""Claims: the rule of verdicts, numbers out of committed files, and the committed table made again."""
+"""Claims: the rule for verdicts, numbers from committed files, and the committed table rebuilt."""
 
 import math
 import re
@@ -85,7 +85,7 @@ CLAIMS = [claim for _, claims in read_claims() for claim in claims]
     ],
 )
 def test_a_verdict_is_where_the_whole_interval_lies(low: float, high: float, wanted: str) -> None:
-    """Published 2 x, half of that gain in part: 1.3 to 1.6 is not shown to have half, nor to lack it."""
+    """2 x was published, so half of the gain is 1.5 x. The interval 1.3 to 1.6 leaves it undecided."""
     assert verdict(low, high, at_least(2), half_the_gain(2)) == wanted
 
 
@@ -139,7 +139,7 @@ def test_intervals_are_of_what_scatters() -> None:
 
 
 def test_what_an_interval_could_have_told_is_said() -> None:
-    """80 % power: 1.31 half widths at 2 degrees of freedom, 1.43 where no variance is estimated."""
+    """80 % power detects 1.31 half widths at 2 degrees of freedom, and 1.43 with known variance."""
     three = mean_of("", [1.0, 2.0, 3.0])
     half = three.high - 2
     assert three.found / half == pytest.approx(1.31, abs=0.01)
@@ -148,7 +148,7 @@ def test_what_an_interval_could_have_told_is_said() -> None:
 
 
 def test_so_many_repeats_would_tell() -> None:
-    """2 ± 2.48 of three; half of that distance to a bound wants enough that t times the error is within."""
+    """Three values give 2 ± 2.48. The nearest bound is 1 away, and n = 7 gives a half width below 1."""
     three = mean_of("", [1.0, 2.0, 3.0])
     assert three.interval == OVER_REPEATS
     n = three.repeats_that_would_tell([at_least(1.0), at_least(0.5)])
@@ -296,20 +296,20 @@ def test_a_file_that_is_missing_is_a_test_to_come_or_an_error(tmp_path: Path) ->
 
 @pytest.mark.parametrize("claim", [each for each in CLAIMS if each.measure], ids=lambda each: each.name)
 def test_in_part_has_a_bound_that_can_fail(claim: Claim) -> None:
-    """Of every claim and case: wider than where it holds, and not met by a number without the effect."""
+    """For every claim and case, `partly` is wider than `holds`, and numbers without the effect fail it."""
     assert claim.measure is not None
     for measured in claim.measure(COMMITTED, claim.file):
         holds, partly = ranges_of(claim, measured)
         assert partly is not None, "no bound of its own for a part"
         assert partly.holds_all_of(holds.low, holds.high) and partly != holds
-        if holds.low > 1.05:  # a gain was published, in % or as a ratio: no gain is no part of it
+        if holds.low > 1.05:  # a gain was published, in % or as a ratio, so no gain must fail
             assert verdict(1.01, 1.01, holds, partly) == FAILS
         beyond = [end for end in (partly.low - 1, partly.high + 1) if math.isfinite(end)]
         assert beyond and all(verdict(end, end, holds, partly) == FAILS for end in beyond)
 
 
 def test_a_projection_is_called_one() -> None:
-    """In claims, on its page, in the README's table and on the pages that are made of it."""
+    """Claims, its page, the README's table and the generated pages all say that it is projected."""
     table = pd.read_csv(RESULTS / TABLE)
     (claimed,) = table[table["claim"] == "time to accuracy"].to_dict("records")
     assert OVERSHOT in claimed["why"] and "projected" in claimed["case"] and "projected" in claimed["ours"]
@@ -323,7 +323,7 @@ def test_a_projection_is_called_one() -> None:
 
 
 def test_the_committed_table_follows_from_the_committed_files(tmp_path: Path) -> None:
-    """Whoever commits other results runs `python -m experiments.report`."""
+    """After committing other results, run `python -m experiments.report`."""
     for path in RESULTS.iterdir():
         if path.name not in (TABLE, PAGE):
             (tmp_path / path.name).symlink_to(path)

@@ -1,4 +1,4 @@
-"""Where bytes went in every combination, from rows as two processes would have written them."""
+"""Bytes of every combination of methods, from rows such as two processes would write."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ ECHO = ExampleBeforeConfig(factor=2)
 
 
 def write(root: Path, make_run: MakeRun, scan: str, on: tuple[str, ...] = (), seed: int = 0) -> None:
-    """12 updates of 16 images; each method that is on saves a share of its own at its place."""
+    """Write a run of 12 updates of 16 images. Each method in `on` saves a fixed share of what it reduces."""
     echo = ECHO if "echo" in on else EchoConfig()
     gradients = ThreeLCConfig() if "threelc" in on else GradientsConfig()
     activations = QuantiseConfig(name="error_bounded" if "activations" in on else "none", interval=10)
@@ -180,7 +180,7 @@ def test_repeats_that_read_on_give_nothing_again_that_can_be_told(tmp_path: Path
     frame = combined_frame(run_frame(read_runs(tmp_path)))
     again = frame.set_index(frame["variant"])["reused_bytes"]
     assert again.isna().sum() == 1
-    # Three epochs of 64 fresh examples and as many repeats, of 2,000 bytes each.
+    # Three epochs of 64 fresh samples and as many repeats, of 2,000 bytes each.
     assert again.dropna().tolist() == [3 * 64 * 2000]
 
 

@@ -1,4 +1,4 @@
-"""Trained at a group, tested in full and at that group, in a table and drawn: made rows of known answers."""
+"""Table and figure of runs trained at a group and tested in full and at that group; synthetic rows."""
 
 import json
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""As many bytes in other ways: which runs are of a budget, and what they are compared with."""
+"""Equal bytes in different ways: which runs match a budget, and what they are compared with."""
 
 import json
 from collections.abc import Callable
@@ -20,7 +20,7 @@ HALF = {"record_bytes": 6 * 64_000 // 2}
 
 
 def made(make_run: MakeRun, root: Path, scan: str, num_train: int = 64, **settings: Any) -> None:
-    """Runs of two seeds that say how many images they had to train on, and which."""
+    """Write runs of two seeds; their manifests have the number and the key of their training images."""
     for seed in (0, 1):
         folder = make_run(root / f"{scan}_{num_train}_{len(settings['top1'])}", scan, seed=seed, **settings)
         manifest = json.loads((folder / "manifest.json").read_text())
@@ -52,7 +52,7 @@ def test_ways_of_a_budget_are_compared_with_the_whole(frame: pd.DataFrame) -> No
 def test_every_metric_is_compared_over_the_repeats_that_ways_have(
     frame: pd.DataFrame, tmp_path: Path, make_run: MakeRun
 ) -> None:
-    """A third seed of the whole training has nobody to be compared with."""
+    """A third seed of the whole training has no counterpart, and is left out."""
     make_run(tmp_path / "third", "baseline", seed=2, top1=(0.1,) * 5 + (0.2,))
     runs = pd.concat([frame, run_frame(read_runs(tmp_path / "third"))], ignore_index=True)
     runs["rows"] = [

@@ -31,9 +31,9 @@ PAPERS = {
     "3LC": 7,
     "COMET": 7,
 }
-"""How many figures and tables of each paper a reproduction has to give."""
+"""Number of figures and tables of each paper that the reproduction has to cover."""
 RUN_FIRST = ("demo", "sample_image")
-"""A training and a measurement, run by `-m program`; the others are run by `-m slow`."""
+"""A training and a measurement that `-m program` runs; `-m slow` runs the others."""
 
 
 def runner_of(note: LabNote) -> str:
@@ -41,13 +41,13 @@ def runner_of(note: LabNote) -> str:
 
 
 def first_values(overrides: list[str]) -> list[str]:
-    """Of each value of a sweep the first: `scan=baseline,group_1` -> `scan=baseline`."""
+    """Keep only the first value of each sweep: `scan=baseline,group_1` -> `scan=baseline`."""
     split = (override.partition("=") for override in overrides)
     return [f"{key}={value if value.startswith('[') else value.split(',')[0]}" for key, _, value in split]
 
 
 def smoke_of(path: Path) -> dict[str, Any]:
-    """`smoke` of a file and of the experiments that it begins with, without the half second of composing."""
+    """Return `smoke` of a file and its parent experiments, without composing, which takes half a second."""
     content: Any = OmegaConf.to_container(OmegaConf.load(path), resolve=False)
     parents = [entry for entry in content.get("defaults", []) if isinstance(entry, str) and entry in NOTES]
     found = {key: value for name in parents for key, value in smoke_of(FOLDER / f"{name}.yaml").items()}
@@ -116,7 +116,7 @@ SMALL = [f"{key}={value}" for key, value in smoke_of(CONFIGS / "train.yaml").ite
     ],
 )
 def test_a_policy_decides_in_a_trial_run(scan: str, first: list[tuple[int, str]], tmp_path: Path) -> None:
-    """What its first decisions are made by, with the epochs before each."""
+    """Its first decisions come after these epochs, and are based on these measures."""
     places = {"dataset.root": "photos", "records.root": "records", "runs_root": "runs"}
     roots = [f"{key}={tmp_path}/{name}" for key, name in places.items()]
     typed = [*SMALL, f"scan={scan}", "training.num_threads=1", *roots]
@@ -146,7 +146,7 @@ def test_what_was_typed_of_a_policy_is_left_in_a_trial_run() -> None:
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where trial runs and their data lie, for all of them."""
+    """Folder that all trial runs and their data share."""
     return tmp_path_factory.mktemp("smoke")
 
 
@@ -165,7 +165,7 @@ def roots(runner: str, place: Path) -> list[str]:
 
 def run_small(name: str, place: Path) -> None:
     runner = runner_of(NOTES[name])
-    if runner == "evaluate":  # wants something that was trained
+    if runner == "evaluate":  # needs a trained run
         trained = call("train", SMOKE, *roots("train", place), f"runs_root={place}/trained")
         assert trained.returncode == 0, trained.stderr
     plan = [f"plan.out={place}/plan"] if name == "roofline" else []
@@ -176,7 +176,7 @@ def run_small(name: str, place: Path) -> None:
 
 
 def torchrun(processes: int, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """`torchrun -m experiments.train`, for what compresses that processes send each other."""
+    """Run `torchrun -m experiments.train`, for experiments that compress traffic between processes."""
     start = ["--nproc-per-node", str(processes), "--master-port", str(29500 + os.getpid() % 1000)]
     command = [sys.executable, "-m", "torch.distributed.run", *start, "-m", "experiments.train", *arguments]
     return subprocess.run(command, cwd=REPO, capture_output=True, text=True, timeout=600, check=False)

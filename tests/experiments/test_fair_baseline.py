@@ -1,4 +1,4 @@
-"""Which learning rate and crop scale a search chooses, and that nothing but the tune split chooses."""
+"""A search chooses a learning rate and a crop scale, from scores on the tune split alone."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,7 @@ from experiments.pcr.learning import fair_baseline_table, write_fair_baseline
 from pcr_exp.analysis.frame import run_frame
 from pcr_exp.analysis.runs import read_runs
 
-# learning rate: top-1 and loss on tune after the last epoch
+# learning rate: top-1 and loss on the tune split after the last epoch
 FOUND = {0.003: (0.70, 0.9), 0.01: (0.80, 0.8), 0.03: (0.80, 0.6), 0.1: (0.50, 2.0)}
 
 

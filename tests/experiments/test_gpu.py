@@ -1,4 +1,4 @@
-"""The parts of what a GPU is asked, at smoke size on the CPU."""
+"""The parts of the GPU studies, at smoke size on the CPU."""
 
 from pathlib import Path
 
@@ -27,7 +27,7 @@ def test_memory_has_a_row_for_everything_that_is_measured(
     assert rows["n"].tolist() == [2, 2, 1]
     assert {"git_sha", "git_dirty"} < set(rows)
     assert rows[["device", "num_cores", "torch"]].notna().all(axis=None)
-    monkeypatch.setattr(gpu, "measure_updates", None)  # what has a row is not measured again
+    monkeypatch.setattr(gpu, "measure_updates", None)  # cases with rows are not measured again
     gpu.main([*MEMORY, "--out", str(tmp_path)])
     pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "memory.csv"), rows)
 
@@ -39,7 +39,7 @@ def test_what_no_time_was_left_for_is_named(tmp_path: Path, capsys: pytest.Captu
 
 
 def write_images(root: Path) -> None:
-    """A class folder of grey images, and one of noise."""
+    """Write one class folder of grey images and one of noise."""
     random = np.random.default_rng(0)
     for name, deviation in (("grey", 1), ("noise", 60)):
         (root / name).mkdir(parents=True)

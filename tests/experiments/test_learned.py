@@ -1,4 +1,4 @@
-"""Which trainings were long enough to compare accuracies: by made rows, and by the committed ones."""
+"""The check that trainings were long enough to compare accuracies, on synthetic and committed rows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RESULTS = Path(__file__).parents[2] / "results"
 
 
 def trained(root: Path, make_run: MakeRun, loss: float, *scores: float, scan: str = "baseline") -> list[Run]:
-    """Runs of eight classes, whose target is 0.6 and whose guessing has a loss of 2.08."""
+    """Write and read runs of eight classes with target 0.6; the loss at chance level is 2.08."""
     for seed, score in enumerate(scores):
         make_run(root, scan, seed=seed, top1=(0.2, score), columns={"train_loss": loss})
     return read_runs(root)
@@ -40,13 +40,13 @@ def test_so_does_the_distance_to_the_target(tmp_path: Path, make_run: MakeRun) -
 
 
 def test_the_best_setting_decides(tmp_path: Path, make_run: MakeRun) -> None:
-    """A level that loses is no training that was too short."""
+    """A scan level that loses accuracy does not make the trainings too short."""
     trained(tmp_path, make_run, 1.9, 0.3, scan="group_1")
     assert too_short(run_frame(trained(tmp_path, make_run, 0.4, 0.7, 0.7))) == ""
 
 
 def test_another_metric_has_its_own_target() -> None:
-    """The folds of lesions come to their target of top-1, and not to that of balanced accuracy."""
+    """The folds of skin lesions come close enough to their top-1 target, not to that of balanced accuracy."""
     runs = run_frame(read_runs(RESULTS / "finetuning" / "ham10000_folds" / "runs"))
     assert too_short(runs, "top1") == ""
     assert "balanced accuracy, where the target is 60.0%" in too_short(runs)
@@ -55,7 +55,7 @@ def test_another_metric_has_its_own_target() -> None:
 
 
 def test_pages_say_where_trainings_were_too_short() -> None:
-    """Exactly those whose rows say so; no list is kept by hand for verdicts."""
+    """Pages state it exactly when their rows show it; verdicts need no list that is maintained by hand."""
     found = {
         path.relative_to(RESULTS).parts[0]
         for path in RESULTS.glob("**/runs/runs.json")

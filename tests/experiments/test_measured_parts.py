@@ -1,4 +1,4 @@
-"""Figures of measurements that have no run: throttle, codec, encoding, the measured roofline, quality."""
+"""Figures of measurements without runs: throttle, codec, encoding, measured roofline, quality."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every page says n, interval, NUMERICS and commit; none quotes an older NUMERICS without saying so."""
+"""Every page states n, interval, NUMERICS and commit, and marks what it quotes from an older NUMERICS."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ PAGE = f"# Title\n\nOf [codecs](../codecs) and more.\n\n{BEGIN}\nyesterday\n{END
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(CHECKOUT)))
 def test_each_page_says_under_what_its_numbers_were_measured(page: Path) -> None:
-    """Whoever raises NUMERICS or commits results runs `python -m experiments.report readme=README.md`."""
+    """After raising NUMERICS or committing results, run `python -m experiments.report readme=README.md`."""
     assert with_measured(page.read_text(), page, RESULTS) == page.read_text()
 
 
@@ -48,7 +48,7 @@ def test_every_page_of_results_is_one_of_them() -> None:
 
 
 def test_claims_say_which_of_their_numbers_are_older() -> None:
-    """Of each claim that has numbers, its NUMERICS; in the README's short table those that are older."""
+    """Each claim with numbers states its NUMERICS; the README's short table states only older ones."""
     header, _, *rows = next(
         table.splitlines()
         for table in (RESULTS / "claims.md").read_text().split("\n\n")
@@ -70,7 +70,7 @@ def test_claims_say_which_of_their_numbers_are_older() -> None:
 
 @pytest.fixture
 def results(tmp_path: Path, make_run: MakeRun) -> Path:
-    """A set of today's runs, and a page of codecs from before."""
+    """A set of runs of the current NUMERICS, and a page of codecs of the previous one."""
     root = tmp_path / "results"
     for seed in range(3):
         for scan in ("baseline", "group_1"):
@@ -99,7 +99,7 @@ def test_a_page_has_a_line_for_each_of_its_sets_and_for_older_ones_that_it_links
 
 
 def test_quoting_an_older_set_changes_what_a_page_must_say(results: Path) -> None:
-    """So the test above fails for a page that begins to link to one, until it is said there."""
+    """The test above therefore fails for a page that newly links to one, until the page states this."""
     page = results / "trained" / "README.md"
     before = measured_words("Nothing else.", page, results)
     assert "older" not in before

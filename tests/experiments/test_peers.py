@@ -1,4 +1,4 @@
-"""One file per image, through our storage layer, and ours. All peers: test_peers_all.py."""
+"""One file per image, read through our storage layer, and our loader. test_peers_all.py has all peers."""
 
 import ast
 from collections import Counter
@@ -40,7 +40,7 @@ def test_under_a_throttle_every_image_is_one_request(
 
 @pytest.mark.parametrize("name", PEERS)
 def test_every_peer_builds_and_reads(name: str) -> None:
-    """By its source: what it imports may not be here."""
+    """The test reads its source, because packages that it imports may not be installed."""
     file = Path(image_folder.__file__).with_name(f"{PEERS[name].module}.py")
     found = {
         getattr(node, "asname", None) or node.name

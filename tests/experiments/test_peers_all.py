@@ -1,6 +1,6 @@
-"""Loaders of others: each image once per epoch, in another order each time, in the form asked for.
+"""Other loaders yield each image once per epoch, in a new order each time, in the requested form.
 
-One that is not installed is skipped, with the reason that the runner gives.
+Loaders that are not installed are skipped, with the reason that the runner gives.
 """
 
 import importlib.util
@@ -28,20 +28,20 @@ from experiments.loaders.peers.catalogue import (
 
 NUM_IMAGES = 42
 STEP = 6
-"""Levels of grey between two images."""
+"""Difference in grey level between successive images."""
 
 WITH_PROCESSES = ("image_folder_pil", "image_folder_torchvision", "webdataset", "streaming", "litdata")
 MIXED = ("streaming", "litdata")
-"""Their epochs are one long one, in which every image stands as often."""
+"""Loaders whose epochs form one long epoch that contains every image once per epoch."""
 COMPILES = [
     pytest.mark.slow,  # half a minute
-    # numba's finalizers complain of each other when a loader with other settings replaces the first.
+    # numba's finalizers raise errors when a loader with other settings replaces the first.
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 
 
 def write_greys(folder: Path) -> list[SourceImage]:
-    """One grey level per image, which survives any crop, and so tells which image it was."""
+    """Write images of one grey level each, which survives any crop and so identifies the image."""
     folder.mkdir()
     images = []
     for i in range(NUM_IMAGES):
@@ -72,7 +72,7 @@ def built(peer: str, tmp_path: Path) -> Path:
 
 
 def epochs_of(peer: str, folder: Path, num_workers: int, num_epochs: int) -> list[list[int]]:
-    """Which images came, in their order, cut into epochs; batches may run on from one to the next."""
+    """Return the numbers of the images in order of arrival, by epoch; a batch may span two epochs."""
     wanted = job(peer, PEERS[peer].decode, num_workers, num_epochs=num_epochs)
     seen: list[int] = []
     for batch in open_peer(peer).batches(folder, wanted):
@@ -90,7 +90,7 @@ def test_every_image_comes_once_per_epoch_and_orders_differ(peer: str, built: Pa
     assert sorted(epochs[0] + epochs[1]) == sorted(every + every)
     assert peer in MIXED or [sorted(epoch) for epoch in epochs] == [every, every]
     assert epochs[0] != epochs[1] and every not in epochs
-    # A second measurement in the same process, as the runner makes them.
+    # Measure again in the same process, as the runner does.
     assert sorted(epochs_of(peer, built, num_workers=2, num_epochs=1)[0]) == every
 
 
@@ -102,7 +102,7 @@ def test_without_workers_too(peer: str, built: Path) -> None:
 
 @pytest.mark.parametrize("peer", WITH_PROCESSES, indirect=True)
 def test_workers_have_ended_when_batches_have(peer: str, built: Path) -> None:
-    """Their CPU seconds are known then: also of an epoch that was left in its middle."""
+    """Their CPU seconds are then known, even if an epoch was abandoned in the middle."""
     for whole in (True, False):
         batches = cast(Generator[Any], open_peer(peer).batches(built, job(peer, PEERS[peer].decode, 2)))
         next(batches)
@@ -113,7 +113,7 @@ def test_workers_have_ended_when_batches_have(peer: str, built: Path) -> None:
 
 
 def test_the_source_images_are_stored_as_they_are(peer: str, built: Path) -> None:
-    """Byte for byte, in a file of whatever format: all peers decode the same images, or their row says so."""
+    """Every format has the unchanged bytes, so all peers decode the same images, or their row says LOSSY."""
     stored = b"".join(path.read_bytes() for path in sorted(built.rglob("*")) if path.is_file())
     missing = [path.name for path in (built.parent / "images").iterdir() if path.read_bytes() not in stored]
     assert missing == [] or "LOSSY" in differs_of(peer)

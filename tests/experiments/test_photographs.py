@@ -1,4 +1,4 @@
-"""Photographs of public repositories are laid as the readers of their datasets want them, and described."""
+"""Photographs of public repositories are laid out as the dataset readers expect, and described."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def class_folders(split: str, num: int, first: int = 0) -> dict[str, bytes]:
 
 
 def commit(folder: Path, files: dict[str, bytes], *, bare: bool = True) -> tuple[Path, str]:
-    """A repository with these files, and the commit that has them; its head has another."""
+    """Create a repository with these files; return it and their commit, which is not its head."""
 
     def git(*arguments: str, cwd: Path = folder) -> str:
         who = ["-c", "user.name=t", "-c", "user.email=t@t", "-c", "init.defaultBranch=main"]
@@ -67,7 +67,7 @@ def commit(folder: Path, files: dict[str, bytes], *, bare: bool = True) -> tuple
 def as_source(
     monkeypatch: pytest.MonkeyPatch, name: str, photographs: str, labels: str | None = None
 ) -> None:
-    """The commits of a test stand for those of the public repositories."""
+    """Replace the commits of the public repositories by those of a test."""
     source = SOURCES[name]
     own = replace(source.photographs, commit=photographs)
     others = replace(source.labels, commit=labels) if source.labels and labels else None
@@ -76,9 +76,9 @@ def as_source(
 
 @pytest.fixture
 def cars(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, dict[str, bytes]]:
-    """Forty crops of four models; of three pairs of equal files, one agrees about the model."""
+    """Forty images of four models, with three pairs of equal files; one pair agrees on the model."""
     images = {f"cars_train/{i:05d}.jpg": jpeg(i, 24 + i, 16) for i in range(1, 41)}
-    images["cars_train/00008.jpg"] = images["cars_train/00004.jpg"]  # 4 and 8 are of one class
+    images["cars_train/00008.jpg"] = images["cars_train/00004.jpg"]  # 4 and 8 have the same class
     images["cars_train/00010.jpg"] = images["cars_train/00005.jpg"]
     images["cars_train/00012.jpg"] = images["cars_train/00007.jpg"]
     labels = "".join(f"{1 + i % 4}\n" for i in range(1, 41)).encode()

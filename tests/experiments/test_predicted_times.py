@@ -1,4 +1,4 @@
-"""Predicted times to accuracy beside those of runs."""
+"""Predicted times to accuracy, compared with those of runs."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +10,7 @@ from experiments.pcr.model_validation_page import times_to_markdown
 from pcr_exp.analysis.frame import run_frame
 from pcr_exp.analysis.runs import read_runs
 
-# A run of conftest: 64 images an epoch, 1,000 bytes x group an image, 8 MiB/s: 8,389 images/s at group 1.
+# Runs of `make_run`: 64 images an epoch, 1,000 bytes x group an image, 8 MiB/s; 8,389 images/s at group 1.
 
 
 def test_compute_comes_from_the_group_1_runs_and_epochs_from_the_run(
@@ -19,13 +19,13 @@ def test_compute_comes_from_the_group_1_runs_and_epochs_from_the_run(
     make_run(tmp_path, "group_1", seed=0, epoch_s=10)  # 6.4 images/s
     make_run(tmp_path, "group_1", seed=1, epoch_s=5)  # 12.8 images/s
     make_run(tmp_path, "group_2", epoch_s=8, top1=(0.3, 0.7, 0.9))
-    make_run(tmp_path, "group_5", epoch_s=8, top1=(0.3, 0.4, 0.5))  # never gets there
+    make_run(tmp_path, "group_5", epoch_s=8, top1=(0.3, 0.4, 0.5))  # never reaches the target
     (found,) = predict_times(run_frame(read_runs(tmp_path))).to_dict("records")
     assert found["scan"] == "group_2"
     assert found["compute_images_per_s"] == pytest.approx(9.6)
     assert found["bandwidth_images_per_s"] == pytest.approx(8 * 2**20 / 2000)
     assert (found["bound"], found["epochs_to_accuracy"], found["num_train"]) == ("compute", 2, 64)
-    # The first window (an epoch has no more than 64 images) is read before anything is trained.
+    # The first window (an epoch has no more than 64 images) is read before training starts.
     assert found["start_s"] == pytest.approx(64 * 2000 / (8 * 2**20))
     assert found["predicted_s"] == pytest.approx(2 * 64 / 9.6 + found["start_s"])
     assert found["measured_s"] == 16

@@ -1,4 +1,4 @@
-"""Epochs of some runs times seconds per epoch of others: made rows, whose answers are known."""
+"""Epochs of some runs times seconds per epoch of others, on synthetic rows with known answers."""
 
 import json
 from collections.abc import Callable
@@ -48,7 +48,7 @@ def short(
     others: float | None = 0.01,
     **changes: Any,
 ) -> None:
-    """A run of 64 images in `epoch_s` seconds, after whose second epoch it was over."""
+    """Write a short run that ended after two epochs, each of 64 images in `epoch_s` seconds."""
     storage = StorageConfig(name="throttled", bandwidth_mib_per_s=mib_per_s)
     folder = make_run(root, scan, epoch_s=epoch_s, top1=(0.1, 0.1), more={"storage": storage}, **changes)
     rows = [json.loads(line) for line in (folder / "rows.jsonl").read_text().splitlines()]
@@ -61,7 +61,7 @@ def short(
 
 @pytest.fixture
 def roots(tmp_path: Path, make_run: MakeRun) -> tuple[Path, Path]:
-    """Baseline reaches 60 % after 2 epochs, group 1 after 4; an epoch is 40 s and 5 s at 1 MiB/s."""
+    """Baseline reaches 60 % after 2 epochs, group 1 after 4. At 1 MiB/s, epochs take 40 s and 5 s."""
     learned, timed = tmp_path / "learned", tmp_path / "timed"
     learn(learned, make_run, "baseline", (0.3, 0.7, 0.7, 0.7), (0.3, 0.7, 0.7, 0.7))
     learn(learned, make_run, "group_1", (0.3, 0.3, 0.3, 0.7), (0.3, 0.3, 0.3, 0.8))
@@ -93,7 +93,7 @@ def test_time_is_epochs_times_seconds_per_epoch(roots: tuple[Path, Path]) -> Non
 
 
 def test_the_model_takes_the_same_epochs_and_the_smaller_of_two_rates(roots: tuple[Path, Path]) -> None:
-    """64 images in 5 s without a limit; 1 kB an image: 1 MiB/s allows 1,049 images/s, and compute 12.8."""
+    """1 MiB/s allows 1,049 images/s of 1 kB. Compute allows 12.8: 64 images in 5 s without a limit."""
     table = projected_times(*read(roots), TARGETS)
     assert level(table, "group_1")["free_images_per_s"] == pytest.approx(12.8)
     assert level(table, "group_1")["model_speedup"] == pytest.approx(0.5), "twice the epochs, as fast"
@@ -134,7 +134,7 @@ def test_the_interval_is_over_seeds_and_short_runs(tmp_path: Path, make_run: Mak
 
 
 def test_the_interval_of_a_product_is_students() -> None:
-    """Of one part alone it is the t interval of the logarithms (scipy); of one value there is none."""
+    """A single factor has the t interval of its logarithms (scipy); a single value has none."""
     middle, low, high = log_mean([2.0, 4.0, 8.0]).interval
     assert middle == pytest.approx(4)
     assert (low, high) == (pytest.approx(4 / 5.595, rel=1e-3), pytest.approx(4 * 5.595, rel=1e-3))
@@ -232,7 +232,7 @@ def test_the_page_has_a_table_per_bandwidth_and_a_figure(roots: tuple[Path, Path
 
 
 def test_there_is_no_figure_of_baseline_alone(roots: tuple[Path, Path], tmp_path: Path) -> None:
-    """Group 1 has one seed of two at the target, and no speed-up."""
+    """Only one of two seeds of group 1 reaches the target, so there is no speed-up."""
     write_targets(tmp_path / "targets", target_top1=0.65)
     assert write_projected(*roots, tmp_path / "targets", tmp_path)[1]
     for folder in sorted(roots[0].iterdir()):

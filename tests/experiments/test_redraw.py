@@ -1,4 +1,4 @@
-"""`make figures` draws every committed figure again; `rebuild` gives all files that follow from rows."""
+"""`make figures` redraws every committed figure; `rebuild` returns all files that follow from rows."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from pcr_exp.analysis.figure import new_figure, only_figures, save_figure
 from pcr_exp.errors import RunError
 
 ENDINGS = ("png", "csv")
-"""Of a committed figure."""
+"""Files of a committed figure."""
 
 
 @pytest.fixture
 def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of results whose page draws a figure that is committed and one that is not, and a table."""
+    """A folder of results whose page makes a committed figure, one that is not committed, and two tables."""
 
     def page(_: Path, out: Path) -> None:
         caption = Caption(shows="a", of=("b",), n="c", hardware="d", storage="e")
@@ -41,7 +41,7 @@ def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.usefixtures("light_figures")
 def test_only_what_is_there_is_replaced(results: Path) -> None:
-    """A figure that was never committed is not added, and no other file is touched."""
+    """A figure that was never committed is not added. Besides figures, only tables.md is replaced."""
     assert list(redraw([results / "a"])) == [results / "a" / "known.png", results / "a" / "tables.md"]
     found = {path.name: path.read_bytes() for path in (results / "a").iterdir() if path.is_file()}
     assert found.keys() == {*(f"known.{ending}" for ending in ENDINGS), "table.md", "tables.md"}
@@ -93,7 +93,7 @@ def test_a_wrong_entry_is_refused(results: Path, entry: str, error: str) -> None
 
 @pytest.mark.usefixtures("light_figures")
 def test_no_other_figure_is_drawn_at_all(tmp_path: Path) -> None:
-    """Drawing takes seconds."""
+    """Other figures are skipped, because drawing takes seconds."""
     caption = Caption(shows="a", of=("b",), n="c", hardware="d", storage="e")
     rows = pd.DataFrame({"x": [1]})
     with only_figures({"known"}):
@@ -105,7 +105,7 @@ def test_no_other_figure_is_drawn_at_all(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("light_figures")
 def test_a_picture_without_rows_of_its_own_gets_none(results: Path) -> None:
-    """They lie in another file of the folder."""
+    """Its rows are in another file of the folder."""
     (results / "a" / "known.csv").unlink()
     assert results / "a" / "known.png" in [*redraw([results / "a"])]
     assert not (results / "a" / "known.csv").exists()

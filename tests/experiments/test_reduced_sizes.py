@@ -1,4 +1,4 @@
-"""Crops at the fraction of the size that their shrinking allows, as results/reduced_sizes measures them."""
+"""Crops decoded at the smallest fraction that still shrinks, as measured in results/reduced_sizes."""
 
 import io
 from pathlib import Path
@@ -56,7 +56,7 @@ def test_parts_are_decoded_at_the_smallest_fraction_that_still_shrinks(
 
 @pytest.mark.parametrize("denominator", [2, 4, 8])
 def test_libjpegs_reduced_sizes_are_means_over_squares(denominator: int) -> None:
-    """The page's reason for what is lost: the resize filter then blurs what was blurred already."""
+    """This explains the loss on the page: the resize filter then blurs pixels that are already blurred."""
     whole = opened(0, 300, 1).part(0, 0, 240, 256).pixels.astype(float)
     means = whole.reshape(240 // denominator, denominator, 256 // denominator, denominator, 3).mean((1, 3))
     reduced = opened(0, 240 // denominator, 1).part(0, 0, 240, 256).pixels
@@ -64,7 +64,7 @@ def test_libjpegs_reduced_sizes_are_means_over_squares(denominator: int) -> None
 
 
 def test_what_is_lost_is_of_pairs_and_its_interval_of_images() -> None:
-    """Two images, of which one loses both its crops: the bootstrap draws none, one or both of them."""
+    """One of two images loses both its crops. The bootstrap draws that image never, once or twice."""
     right, wrong = [9.0, 0.0], [0.0, 9.0]
     both = np.array([[right, wrong], [right, wrong], [right, right], [wrong, wrong]], dtype=np.float32)
     found = compare(both, np.zeros(4, dtype=int), np.array([3, 3, 7, 7]))

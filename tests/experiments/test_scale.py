@@ -1,4 +1,4 @@
-"""Workers on one storage, simulated: known limits, the loader's own order; and what an order costs."""
+"""Simulated workers on one storage, with known limits and the loader's order; the cost of an order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is measured of scan scripts: on few small images, as it is on native ones."""
+"""Measurements of scan scripts, on a few small images instead of native ones."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def test_similarity_is_taken_once_of_what_is_held_alike(monkeypatch: pytest.Monk
     early, late = (CutImages(searched[name], files) for name in ("Y 1-5, C, Y 6-63", "Y 1-5, Y 6-63, C"))
     similar = Similarities(files)
     assert similar.mean(early, 2, 1) < similar.mean(early, 4, 1) < similar.mean(early, 5, 1) == 1
-    monkeypatch.setattr(CutImages, "whole", None)  # nothing is decoded any more
+    monkeypatch.setattr(CutImages, "whole", None)  # no image is decoded from here on
     assert similar.mean(late, 2, 1) == similar.mean(early, 2, 1)
 
 

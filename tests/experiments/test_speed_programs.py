@@ -1,4 +1,4 @@
-"""Each program that measures writes the columns of its committed table: one repeat, on small images."""
+"""Each measuring program writes the columns of its committed table: one repeat, on small images."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ONE = ["--repeats", "1"]
 
 @pytest.fixture
 def images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of photographs of two classes; records of them are made in the test's own folder."""
+    """A folder of photographs of two classes; programs write records into the test's own folder."""
     monkeypatch.chdir(tmp_path)
     folder = tmp_path / "images"
     for name, left in (("n0/a", 0), ("n0/b", 40), ("n1/c", 80), ("n1/d", 120)):
@@ -137,7 +137,7 @@ def test_scan_scripts(images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def data(images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Native images with the names of classes, where studies of frozen features look for them."""
+    """Native images and class names, in the folder where studies of frozen features expect them."""
     pytest.importorskip("efficientnet_lite_pytorch")
     names = ["n0", "n1", *(f"x{number}" for number in range(998))]
     (tmp_path / "imagenet_wnids.txt").write_text("\n".join(names))

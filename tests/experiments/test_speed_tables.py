@@ -14,7 +14,7 @@ NAMES = ("throttle", "records_speed", "throughput", "codec_speed", "antialias")
 FEATURES = RESULTS / "antialias" / "features.csv"
 """Rows per image, with a table of their own."""
 RATIOS = RESULTS / "throttle" / "throttle.csv"
-"""What a figure draws; `experiments.loaders.speed.pages` makes it of the other tables there."""
+"""Rows of a figure, which `experiments.loaders.speed.pages` makes from the other tables there."""
 ROWS = sorted(
     path for name in NAMES for path in (RESULTS / name).glob("*.csv") if path not in (FEATURES, RATIOS)
 )
@@ -26,7 +26,7 @@ def test_there_are_results() -> None:
 
 @pytest.mark.parametrize("path", ROWS, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_the_page_shows_the_table_of_the_rows(path: Path) -> None:
-    # To the last bit, as they were when the page was written: a case of 1.945 - 2e-16 is shown as 1.94.
+    # Read numbers to the last bit, as when the page was written: 1.945 - 2e-16 is shown as 1.94.
     frame = pd.read_csv(path, float_precision="round_trip")
     assert frame["repeat"].nunique() >= 3
     pages = [path.parent / name for name in ("README.md", TABLES_FILE)]
@@ -66,7 +66,7 @@ def test_the_page_of_the_resize_filter_shows_the_table_of_its_rows() -> None:
 
 
 def test_differences_of_the_resize_filter_are_paired() -> None:
-    """Where both are right and wrong on the same images there is no difference, and no interval."""
+    """If both are right on the same images, the difference is zero and so is its interval."""
     alike = {"correct": [1, 0, 1, 0], "correct_unfiltered": [1, 0, 1, 0]}
     one_lost = {"correct": [1, 0, 1, 1], "correct_unfiltered": [1, 0, 1, 0]}
     losses = {"loss": [1.0, 2.0, 3.0, 4.0], "loss_unfiltered": [0.5, 1.5, 2.5, 3.5]}
@@ -87,7 +87,7 @@ def test_differences_of_the_resize_filter_are_paired() -> None:
         "2.500",
         "+0.5000 ± 0.0000",
     ]
-    # 1 of 4: the standard error of (0, 0, 0, 1) is 0.25, and 1.96 of them are the interval.
+    # 1 of 4: the standard error of (0, 0, 0, 1) is 0.25, and the half width is 1.96 times that.
     assert cells[1][4:7] == ["75.0", "50.0", "+25.00 ± 49.00"]
 
 

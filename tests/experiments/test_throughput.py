@@ -37,7 +37,7 @@ def test_a_whole_run_on_a_few_photographs(tmp_path: Path) -> None:
     assert (rows["num_images"] == 24 * rows["num_epochs"]).all()
     assert rows["cached_share"].between(0, 1).all()
     slow = rows[(rows["storage"] == "200 requests/s") & (rows["loader"] == "image_folder_pil")]
-    # One request per image at 200 a second, but for a batch that was ready when the clock began.
+    # One request per image at 200 a second, except for a batch that was ready when the clock started.
     assert ((slow["num_images"] - 8) / slow["total_s"] < 210).all() and len(slow) == 2
     text = (tmp_path / "out" / "throughput.md").read_text()
     assert "* FFCV, original bytes: absent" in text and "| files_and_copies |" in text
@@ -50,7 +50,7 @@ def test_a_whole_run_on_a_few_photographs(tmp_path: Path) -> None:
 
 
 def test_drawing_needs_a_measurement(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match="no whole measurement"):
+    with pytest.raises(RunError, match="no complete measurement"):
         throughput(compose("throughput", "measure=false", f"out={tmp_path}"))
 
 

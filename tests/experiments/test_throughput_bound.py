@@ -1,4 +1,4 @@
-"""What decoding alone gives: by the workers' own code, in as many processes."""
+"""The rate of decoding alone, with the workers' own code and in as many processes."""
 
 import os
 from pathlib import Path
@@ -16,7 +16,7 @@ from pcr_exp.errors import LoaderError, RecordError
 def test_processes_decode_what_the_loader_would(scan: str, num_workers: int, split: Path) -> None:
     found = decode_alone(split, job(scan, "scaled", num_workers, label="number"), measure_s=0.1)
     assert found.images_per_s > 100 and 0 < found.cpu_s_per_image < 0.1
-    # Processes compute all the time that is counted, and no more than their number do.
+    # CPU seconds per second: at most one per process, which computes all the time.
     assert found.images_per_s * found.cpu_s_per_image <= 1.2 * num_workers
 
 
@@ -31,7 +31,7 @@ def test_a_process_that_dies_is_not_waited_for(split: Path, monkeypatch: pytest.
         number = given[-2]
         if number == 1:
             os._exit(1)
-        begin.wait()  # for the other, which never comes
+        begin.wait()  # for the other, which never arrives
 
     monkeypatch.setattr(bound, "_decode_for", second_dies)
     with pytest.raises(LoaderError, match=r"a process that decodes alone died.*loader\.num_workers"):

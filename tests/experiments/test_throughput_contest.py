@@ -1,4 +1,4 @@
-"""Measurements in turns: interleaved repeats, loaders that fail, what stayed cached."""
+"""Measurements in turns: interleaved repeats, loaders that fail, and files that stay cached."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +18,7 @@ from pcr_exp.measuring.throughput.measure import Measurement
 
 @pytest.fixture
 def contest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Contest]:
-    """A contest whose processes answer at once; `failing` are (loader, from its how manieth request on)."""
+    """Open contests whose processes answer at once; `failing` is the first failing request by loader."""
 
     def open_with(jobs: list[Any], failing: dict[str, int] | None = None, **how: Any) -> Contest:
         asked: dict[str, int] = {}

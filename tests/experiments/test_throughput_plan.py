@@ -1,4 +1,4 @@
-"""Which measurements are made, on which files, in which order."""
+"""The measurements that are made, their files, and their order."""
 
 from pathlib import Path
 from typing import Any
@@ -86,7 +86,7 @@ def test_the_loader_s_own_choice_of_filter_is_the_default() -> None:
 def test_what_is_asked_for_must_exist() -> None:
     with pytest.raises(ConfigError, match=r"loader\.decode='magic'"):
         plan_jobs(config(decodes=["magic"]))
-    with pytest.raises(ConfigError, match="'group_99' is no scan level"):
+    with pytest.raises(ConfigError, match="'group_99' is not a scan level"):
         plan_jobs(config(scans=["group_99"]))
     with pytest.raises(ConfigError, match="'imagefolder' is no loader"):
         plan_jobs(config(peers=["imagefolder"]))

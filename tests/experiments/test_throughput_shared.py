@@ -1,4 +1,4 @@
-"""Processes that share a storage: what is counted, and that they do share it."""
+"""Processes that share a storage: images that are counted, and the sharing itself."""
 
 import time
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ def arrivals(*given: tuple[float, int]) -> Consumed:
 
 
 class Steady:
-    """Batches of four for ever, or as many as are said, every 10 ms."""
+    """A loader that yields `count` batches of four images, one every 10 ms."""
 
     def __init__(self, count: int = 10**6) -> None:
         self.count = count
@@ -45,17 +45,17 @@ class Steady:
 
 
 def test_a_rate_is_taken_between_begins_of_windows() -> None:
-    # Two batches a window: the second follows at once, the next window a second later.
+    # A window has two batches: the second follows at once, the next window a second later.
     bursts = arrivals((10.0, 0), (10.0, 4), (11.0, 8), (11.0, 12), (12.0, 16), (12.0, 20))
     rate = shared_rate([bursts], 10.0, 12.5, WINDOW, EPOCH)
     assert (rate.images_per_s, rate.num_images) == (8.0, 16)
-    # What lies outside is not counted, and a window that began outside neither.
+    # Images outside the period are not counted, nor is a window that began outside it.
     late = shared_rate([bursts], 10.5, 12.5, WINDOW, EPOCH)
     assert (late.images_per_s, late.num_images) == (8.0, 8)
 
 
 def test_windows_begin_anew_with_an_epoch() -> None:
-    """Of 20 images, in windows of 8, 8 and 4: behind the first epoch none would begin at a multiple of 8."""
+    """Epochs of 20 images have windows of 8, 8 and 4; in the second, none begins at a multiple of 8."""
     third = arrivals((0.0, 40), (1.0, 48), (2.0, 56), (3.0, 60), (4.0, 68))
     assert shared_rate([third], 0.5, 4.0, WINDOW, 20).num_images == 20
     first = arrivals((0.0, 12), (1.0, 20), (2.0, 28))
@@ -99,7 +99,7 @@ def test_a_loader_that_ends_too_soon_is_an_error(tmp_path: Path) -> None:
 
 @pytest.fixture
 def records(tmp_path: Path) -> Path:
-    """16 images in records of 4."""
+    """Records of 4 images each, 16 in all."""
     images = write_images(tmp_path / "images", 16)
     samples = [Sample(str(i), Path(image.path), {"class": image.label}) for i, image in enumerate(images)]
     encode_split(
@@ -114,7 +114,7 @@ def records(tmp_path: Path) -> Path:
 
 
 def reading(records: Path) -> Job:
-    """The baseline at 80 images/s."""
+    """Return a job that reads the baseline at 80 images/s."""
     size = sum(path.stat().st_size for path in (records / "baseline").glob("*.pcr"))
     return job(
         "baseline",
@@ -133,8 +133,8 @@ def test_readers_of_one_bucket_share_its_bandwidth(records: Path) -> None:
     with ThreadPoolExecutor(2) as pool:
         answers = pool.map(answer, [{**request, "job": each.to_json()} for each in jobs])
     rate = shared_rate([Consumed.from_json(found) for found in answers], from_s, from_s + 3.0, 4, 16)
-    # Each by itself would read 80. A busy machine can make both slower; faster they are only by what one
-    # record is larger than another, and by what was read ahead before: in one second that could be a quarter.
+    # Each alone would read 80 images/s, and a busy machine can slow both down. They are faster only because
+    # records differ in size, and some were read ahead before: in one second that could be a quarter.
     assert rate.images_per_s < 1.2 * 80
 
 

@@ -19,13 +19,13 @@ pytestmark = pytest.mark.usefixtures("light_figures")
 
 
 def test_differences_are_of_the_same_images() -> None:
-    """At group 1 libjpeg errs on 40 images where unsmoothed errs on 10; used at all scans on 0 and 20."""
+    """At group 1, libjpeg errs on 40 images and unsmoothed on 10; used at all scans, on 0 and 20."""
     libjpeg = measured({AT_THE_SAME: 40}, decode="libjpeg")
     unsmoothed = measured({AT_THE_SAME: 10, AT_ALL_SCANS: 20}, decode="unsmoothed")
     table = mode_table([unsmoothed, libjpeg]).set_index(["group", "deployment", "decode"])
     same, full = table.loc[1, "same", "unsmoothed"], table.loc[1, "full", "unsmoothed"]
     assert same["difference"] == pytest.approx(30 / N) and full["difference"] == pytest.approx(-20 / N)
-    # The 30 images that differ, of 400: a binomial share's interval, and no wider for the 10 both err on.
+    # 30 of 400 images differ: a binomial share's interval. The 10 that both err on do not widen it.
     half = 1.96 * np.sqrt(30 / N * (1 - 30 / N) / N)
     assert same["difference_low"] == pytest.approx(30 / N - half, abs=0.006)
     assert same["difference_high"] == pytest.approx(30 / N + half, abs=0.006)

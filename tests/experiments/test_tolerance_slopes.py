@@ -1,4 +1,4 @@
-"""Slopes of what is kept of a task's score over MS-SSIM."""
+"""Slopes of the kept share of a task's score over MS-SSIM."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +21,7 @@ QUALITY = np.array([0.6, 0.8, 0.9, 0.95, 1.0])
 
 
 def five_groups(wrong: list[int]) -> Measured:
-    """Two classes of equal size; at each group so many images are said wrongly, used at all scans none."""
+    """Return two equal classes with `wrong` misclassified images per group, and none if used at all scans."""
     found = measured({}, groups=[1, 2, 3, 5, 10])
     classes = np.broadcast_to(found.labels, (5, 5, N)).copy()
     for place, count in enumerate(wrong):
@@ -34,7 +34,7 @@ def five_groups(wrong: list[int]) -> Measured:
 
 
 def test_a_slope_is_of_what_there_is_to_lose() -> None:
-    """Guessing is right on half: 160 wrong of 400 keep (0.6 - 0.5) / 0.5 = 0.2 of it."""
+    """Chance level is 0.5: with 160 of 400 wrong, (0.6 - 0.5) / 0.5 = 0.2 of the score above it is kept."""
     table = kept_table([five_groups([160, 80, 40, 20, 0])]).set_index(["deployment", "group"])
     kept = table.loc["same", "kept"]
     np.testing.assert_allclose(kept, [0.2, 0.6, 0.8, 0.9, 1.0])
@@ -47,8 +47,8 @@ def test_a_slope_is_of_what_there_is_to_lose() -> None:
 
 
 def test_a_bend_is_how_far_scores_leave_the_chord() -> None:
-    """On 1 - 5 (1 - q)^2 the middle lies 0.2 above the chord: by its height over what the line changes."""
-    on_curve = 200 * 5 * (1 - QUALITY) ** 2  # images said wrongly, of 400
+    """1 - 5 (1 - q)^2 rises 0.2 above its chord; the bend is that height over the change of the line."""
+    on_curve = 200 * 5 * (1 - QUALITY) ** 2  # misclassified images, of 400
     table = kept_table([five_groups([round(wrong) for wrong in on_curve])])
     found = table[table["deployment"] == "same"].iloc[0]
     change = stats.linregress(QUALITY, 1 - on_curve / 200).slope * 0.4
@@ -61,7 +61,7 @@ def test_a_bend_is_how_far_scores_leave_the_chord() -> None:
 
 
 def test_an_interval_holds_what_other_images_give() -> None:
-    """A share of 120 wrong of 400 has a binomial spread, twice as wide where half can be lost."""
+    """120 of 400 wrong have a binomial spread, which doubles because only half of the score can be lost."""
     table = kept_table([five_groups([120, 0, 0, 0, 0])]).set_index(["deployment", "group"])
     half = 2 * 1.96 * np.sqrt(0.3 * 0.7 / N)
     found = table.loc[("same", 1)]

@@ -1,4 +1,4 @@
-"""Points lost by training, beside the points that tolerance foretold."""
+"""Points lost by training, compared with the points that `tolerance` predicted."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ HEADLINES = {"cars": "top1", "HAM10000, seven classes, 224 px, q95": "balanced_a
 
 
 def points(error: float) -> pd.DataFrame:
-    """Two tasks at three groups, used in full; the second task is foretold in the wrong order."""
+    """Return two tasks at three groups, used in full; the second is predicted in the wrong order."""
     return pd.DataFrame(
         {
             "dataset": ["a"] * 3 + ["b"] * 3,
@@ -44,7 +44,7 @@ def test_the_correlation_is_of_ranks() -> None:
 
 
 def test_errors_of_points_widen_its_interval() -> None:
-    """Where errors hide all differences, draws are as chance has them: 6 points between -0.83 and 0.83."""
+    """If errors hide all differences, draws are random: for 6 points, 95 % lie between -0.83 and 0.83."""
     (found,) = correlations(points(1e6)).to_dict("records")
     assert found["low"] == pytest.approx(-0.83, abs=0.07) and found["high"] == pytest.approx(0.83, abs=0.07)
 

@@ -1,4 +1,4 @@
-"""What updates take, on the CPU and with memory that is pretended."""
+"""Time and memory of updates, on the CPU and with a simulated memory limit."""
 
 import pytest
 import torch

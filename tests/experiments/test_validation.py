@@ -22,7 +22,7 @@ SETTINGS = {
     "measure_s": 2.5,
 }
 IMAGE_BYTES = 2**20 / 100
-"""1 MiB/s are 100 images/s."""
+"""At this size, 1 MiB/s is 100 images/s."""
 
 
 def row(images_per_s: float, num_processes: int = 1, repeat: int = 0, **given: Any) -> dict[str, Any]:
@@ -74,9 +74,9 @@ def test_one_process_without_limits_says_what_it_decodes_and_predicts_nothing() 
         (row(390.0, 2), 400.0, "compute"),
         (row(99.0, **SLOW), 100.0, "bandwidth"),
         (row(99.0, 4, **SLOW), 100.0, "bandwidth"),
-        (row(1100.0, 2, model_images_per_s=None), 1200.0, "decode"),  # two of 600
-        (row(1500.0, 4, model_images_per_s=None), 1600.0, "decode"),  # what 2 cores do at 1/800 s each
-        (row(160.0, storage="200 ms", latency_ms=200.0), 160.0, "in_flight"),  # 4 reads of 8 in 0.2 s
+        (row(1100.0, 2, model_images_per_s=None), 1200.0, "decode"),  # two processes of 600
+        (row(1500.0, 4, model_images_per_s=None), 1600.0, "decode"),  # 2 cores at 1/800 s per image
+        (row(160.0, storage="200 ms", latency_ms=200.0), 160.0, "in_flight"),  # 4 reads of 8 images in 0.2 s
         (row(640.0, 4, storage="200 ms", latency_ms=200.0), 640.0, "in_flight"),
         (row(24.0, 2, storage="3 requests/s", requests_per_s=3.0), 24.0, "requests"),
     ],
@@ -130,7 +130,7 @@ def test_other_settings_are_not_mixed_in(tmp_path: Path) -> None:
 
 
 def test_a_damaged_measurement_is_named(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match=r"holds no whole measurement: .*validation.json is missing"):
+    with pytest.raises(RunError, match=r"holds no complete measurement: .*validation.json is missing"):
         load_validation(tmp_path)
     add_validation(tmp_path, frame(FREE), SETTINGS)
     (tmp_path / "validation_rows.csv").write_text("a,b\n1,2\n")

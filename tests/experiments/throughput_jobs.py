@@ -18,7 +18,7 @@ NUM_IMAGES = 10
 
 
 def write_images(folder: Path, num_images: int = NUM_IMAGES) -> list[SourceImage]:
-    """JPEGs of noise, 40 x 32 pixels and more, in two classes."""
+    """Write JPEG files of noise, 40 x 32 pixels and larger, in two classes."""
     folder.mkdir(parents=True, exist_ok=True)
     images = []
     for i in range(num_images):

@@ -1,4 +1,4 @@
-"""What holds for every codec, and what each promises beyond that."""
+"""Properties of every codec, and further guarantees of each."""
 
 import math
 
@@ -83,7 +83,7 @@ def test_feedback_sends_everything_in_the_end(name: str) -> None:
     residual = feedback.residual
     assert residual is not None
     torch.testing.assert_close(sent + residual, inputs, rtol=0, atol=1e-4)
-    # What is left out stays bounded while what was sent grows.
+    # The residual stays bounded while the sum of sent values grows.
     assert residual.abs().max() < 20
 
 
@@ -139,7 +139,7 @@ def test_lots_are_right_on_average() -> None:
     draws = torch.stack([codec.encode(values)[1] for _ in range(4000)])
     largest = values.abs().max()
     assert set((draws / largest).unique().tolist()) == {-1.0, 0.0, 1.0}
-    # Five standard errors of a mean of 4,000 lots.
+    # Five standard errors of a mean of 4,000 draws.
     assert (draws.mean(0) - values).abs().max() < 5 * largest / 2 / math.sqrt(4000)
 
 
@@ -168,8 +168,8 @@ def test_bits_come_back(bits: list[bool]) -> None:
         ("float32", "283 bytes for 71 values: wanted 284"),
         ("int8", "70 eight-bit codes: wanted 71"),
         ("ternary_stochastic", "14 quartic bytes for 71 values: wanted 15"),
-        ("onebit", "8 bytes of bits for 71 values: wanted 9"),
-        ("topk", "80 bytes of sparse values: the bitmap wants 81"),
+        ("onebit", "a bitmap of 8 bytes for 71 values: wanted 9"),
+        ("topk", "80 bytes of sparse values: the bitmap requires 81"),
     ],
 )
 def test_a_message_that_lost_a_byte_is_refused(name: str, wanted: str) -> None:

@@ -1,4 +1,4 @@
-"""Nothing that a codec leaves out is lost."""
+"""Error feedback loses nothing that a codec leaves out."""
 
 import math
 
@@ -10,7 +10,7 @@ from pcr_exp.gradients.threelc import ThreeLC
 
 
 def whole_numbers(step: int, size: int = 71) -> torch.Tensor:
-    """Values whose sums and halves float32 holds exactly."""
+    """Return values whose sums and halves are exact in float32."""
     generator = torch.Generator().manual_seed(step)
     return torch.randint(-1000, 1001, (size,), generator=generator).float()
 
@@ -49,7 +49,7 @@ def test_a_step_loses_nothing_whatever_the_values(sparsity: float) -> None:
         _, sent = feedback.encode(values)
         after = feedback.residual
         assert after is not None
-        # In double precision: float32 numbers of such sizes add up exactly there.
+        # In double precision, sums of float32 numbers of these sizes are exact.
         assert torch.equal(sent.double() + after.double(), (values + before).double())
         before = after
 

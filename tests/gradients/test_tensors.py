@@ -1,4 +1,4 @@
-"""A model's tensors in one message, and what a sender remembers of each."""
+"""A model's tensors in one message, and the sender's state for each."""
 
 import pytest
 import torch

@@ -26,7 +26,7 @@ SIZES = (0, 1, 2, 4, 5, 6, 9, 10, 14 * 5, 14 * 5 + 1, 15 * 5, 16 * 5, 28 * 5 + 3
 SPARSITIES = (1.0, 1.5, 1.75, 1.9, 1.999)
 LARGEST_SPARSITY = 2 - 2**-23
 
-# The ends of float32's range have their own rules, and their own tests.
+# The ends of float32's range have their own rules and tests.
 floats = st.floats(-(2.0**126), 2.0**126, width=32, allow_subnormal=False).filter(
     lambda value: value == 0 or abs(value) > 1e-30
 )
@@ -153,9 +153,9 @@ def test_the_largest_value_is_always_sent() -> None:
     ("message", "num_values", "wanted"),
     [
         ([], 5, "a gradient message of 0 bytes: wanted a header of 4"),
-        ([0, 0, 128, 63, 121], 10, "zero-run codes that make 1 bytes: wanted 2"),
-        ([0, 0, 128, 63, 255], 10, "zero-run codes that make 14 bytes: wanted 2"),
-        ([0, 0, 128, 63], 1, "zero-run codes that make 0 bytes: wanted 1"),
+        ([0, 0, 128, 63, 121], 10, "zero-run codes for 1 bytes: wanted 2"),
+        ([0, 0, 128, 63, 255], 10, "zero-run codes for 14 bytes: wanted 2"),
+        ([0, 0, 128, 63], 1, "zero-run codes for 0 bytes: wanted 1"),
     ],
 )
 def test_a_damaged_message_is_refused(message: list[int], num_values: int, wanted: str) -> None:

@@ -1,4 +1,4 @@
-"""3LC value by value, in exact arithmetic, written from the paper's description and from nothing of ours."""
+"""3LC value by value in exact arithmetic, written from the paper's description alone."""
 
 import struct
 from fractions import Fraction
@@ -9,7 +9,7 @@ def float32(value: Fraction | float) -> float:
 
 
 def encode(values: list[float], sparsity: float) -> tuple[float, list[int], list[int], list[float]]:
-    """M, the quartic bytes, the zero-run bytes, and the residuals of one tensor."""
+    """Return M, the quartic bytes, the zero-run bytes, and the residuals of one tensor."""
     largest = max((abs(value) for value in values), default=0.0)
     scale = float32(float32(sparsity) * largest)
     # Fraction rounds halves to even, as the paper's frameworks do.

@@ -1,4 +1,4 @@
-"""Scores of images at every level, against networks whose answers are known."""
+"""Scores of images at every level, from networks whose answers are known."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,7 +37,7 @@ Records = dict[str, RecordSet]
 
 
 class Sharpness(nn.Module):
-    """Class 1 where neighbouring pixels differ by more than `least` on average."""
+    """Predicts class 1 if neighbouring pixels differ by more than `least` on average."""
 
     def __init__(self, least: float) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ class Sharpness(nn.Module):
 
 @pytest.fixture(scope="module")
 def samples(tmp_path_factory: pytest.TempPathFactory) -> list[Sample]:
-    """Five noisy pictures, all of class 1 of two."""
+    """Five noisy pictures, all of class 1 out of two."""
     folder = tmp_path_factory.mktemp("evaluation")
     cat = skimage.data.chelsea()[..., ::-1]
     noise = np.random.default_rng(0).integers(0, 60, cat.shape)
@@ -65,7 +65,7 @@ def samples(tmp_path_factory: pytest.TempPathFactory) -> list[Sample]:
 
 @pytest.fixture(scope="module")
 def records(samples: list[Sample], tmp_path_factory: pytest.TempPathFactory) -> Records:
-    """Of both encodings."""
+    """Records in both encodings."""
     folder = tmp_path_factory.mktemp("records")
     encode_split(
         samples,
@@ -103,7 +103,7 @@ def from_files(samples: list[Sample], levels: list[Level], on_error: str = "fail
 
 
 def by_level(batches: Iterator[LevelBatch]) -> dict[Level, tuple[list[int], torch.Tensor, list[int]]]:
-    """Of each level: numbers of images, the images, labels."""
+    """Return image numbers, images and labels by level."""
     every = list(batches)
     return {
         level: (
@@ -136,7 +136,7 @@ def test_files_that_records_refuse(
         list(from_files([*samples[:3], bad], levels))
     with caplog.at_level("WARNING"):
         found = by_level(from_files([samples[0], bad, samples[1]], levels, "skip"))
-    assert "1 image is left out, as records refuse them: cut.jpg" in caplog.text
+    assert "1 image is left out, because records cannot store them: cut.jpg" in caplog.text
     assert all(numbers == [0, 1] for numbers, *_ in found.values())
     with pytest.raises(DatasetError, match=r"none of 1 images can be scored: cut\.jpg"):
         list(from_files([bad], levels, "skip"))
@@ -190,9 +190,9 @@ def test_classes_stand_for_the_outputs_that_have_their_names() -> None:
     lines = ["n03 coffee", "n01", "n02 rocket"]
     assert outputs_of_classes(["n01", "n02"], lines, "f.txt").tolist() == [1, 2]
     with pytest.raises(
-        ConfigError, match=r"classes=f\.txt: 3 classes, without n04, n05, .* and 1 more, which"
+        ConfigError, match=r"classes=f\.txt: the file has 3 classes, but lacks n04, n05, .* and 1 more, which"
     ):
         outputs_of_classes(["n01", "n04", "n05", "n06", "n07", "n08", "n09"], lines, "f.txt")
     for wrong in (["n01", ""], ["n01", "n01"]):
-        with pytest.raises(ConfigError, match=r"classes=f\.txt: a line is empty or comes twice"):
+        with pytest.raises(ConfigError, match=r"classes=f\.txt: a line is empty or repeats a class"):
             outputs_of_classes(["n01"], wrong, "f.txt")

@@ -1,4 +1,4 @@
-"""Images of a page of `explore`, against the records and the loader that they are of."""
+"""Images of a page of `explore`, against their records and the loader."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ CROPS = CropSettings(train_px=64, eval_px=48)
 
 @pytest.fixture
 def split(tmp_path: Path) -> Path:
-    """Twelve images of 96 px in three records; the label `side` comes in turn."""
+    """Twelve images of 96 px in three records; the label `side` cycles through its values."""
     jpegs = square_crops(((10 * i, 8 * i) for i in range(12)), 96, 90)
     return encode_numbered(jpegs, tmp_path, images_per_record=4, side=["left", "right", "none"])
 
@@ -113,7 +113,9 @@ def test_classes_come_in_turn(split: Path) -> None:
     assert [images.labels[name] for name in named] == [1, 2, 1, 2, 1]
     few = {images.labels[name] for name in choose_by_class(images, 4)}
     assert len(few) == 1, "four images of one class rather than one of each"
-    with pytest.raises(RecordError, match=r"class 'up': no image that was looked at.*left, right, none"):
+    with pytest.raises(
+        RecordError, match=r"class 'up': none of the images that were read.*left, right, none"
+    ):
         choose_by_class(images, 5, ["up"])
 
 
@@ -131,7 +133,7 @@ def test_a_damaged_image_is_named_and_left_out(split: Path) -> None:
     names = list(images_in_records(found, "side").labels)
     path = split / "pcr" / found[0].records.index.records[0].file
     data = bytearray(path.read_bytes())
-    data[-5] ^= 255  # of the last piece of the record's last image
+    data[-5] ^= 255  # in the last piece of the record's last image
     path.write_bytes(data)
     explored = looked_at(images_in_records(found_in(split), "side"), names)
     assert list(explored.left_out) == [names[3]] and "checksum" in explored.left_out[names[3]]
@@ -170,7 +172,7 @@ def test_a_page_that_is_full_says_how_many_were_wanted_too(split: Path) -> None:
     explored = looked_at(images, names, max_bytes=room)
     assert [image.id for image in explored.seen] == names[:3] and explored.num_too_many == 9
     with pytest.raises(
-        RecordError, match=r"none of 12 images can be shown: the first takes more than 0\.001 MB"
+        RecordError, match=r"none of 12 images can be shown: the first one alone needs more than 0\.001 MB"
     ):
         looked_at(images, names, max_bytes=1000)
 

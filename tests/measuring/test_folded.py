@@ -1,4 +1,4 @@
-"""A network whose normalisation lies in its convolutions says what it said before."""
+"""Folding normalisation into convolutions does not change a network's outputs."""
 
 import pytest
 import torch
@@ -13,7 +13,7 @@ def num_norms(model: nn.Module) -> int:
 
 
 def settled(model: nn.Module) -> nn.Module:
-    """In evaluation mode, with means and deviations as no fresh model has them."""
+    """Return the model in evaluation mode, with running statistics unlike those of a new model."""
     generator = torch.Generator().manual_seed(0)
     for module in model.modules():
         if isinstance(module, nn.BatchNorm2d):
@@ -44,7 +44,7 @@ def test_a_whole_network() -> None:
 
 
 class Twice(nn.Module):
-    """The convolution's output is used past its normalisation, too."""
+    """Uses the convolution's output with and without normalisation."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -56,7 +56,7 @@ class Twice(nn.Module):
 
 
 class TwoNorms(nn.Module):
-    """Two normalisations of one output."""
+    """Applies two normalisations to one output."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -25,7 +25,7 @@ GROUPS = [1, 2, 5, 10]
 
 
 def encode(folder: Path, images: list[np.ndarray]) -> LocalStorage:
-    """Records of three images each; ids are 0.jpg, 1.jpg, ..."""
+    """Encode records of three images each; ids are 0.jpg, 1.jpg, ..."""
     samples = []
     for i, image in enumerate(images):
         path = folder / f"{i}.jpg"

@@ -1,4 +1,4 @@
-"""`pcr_exp.measure`: loaders and models whose speeds are known."""
+"""`pcr_exp.measure` on loaders and models with known speeds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BATCH_SIZE = 10
 
 
 class Clock:
-    """A clock that moves when it is told to."""
+    """A clock that advances only when it is told to."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
@@ -32,7 +32,7 @@ class Clock:
 
 
 class Loader:
-    """Batches of ten; its first iteration takes longer, as its bytes are not in memory yet."""
+    """Batches of ten; the first iteration takes longer, because its bytes are not in memory yet."""
 
     def __init__(self, pass_time: Callable[[float], None], batch_s: float, cold_s: float = 0.0) -> None:
         self.pass_time, self.batch_s, self.cold_s = pass_time, batch_s, cold_s
@@ -69,7 +69,7 @@ def test_the_parts_and_what_both_take_together() -> None:
         (0.0002, 0.01, 0.0, 0.0, "The model is the limit"),
         (0.01, 0.01, 0.06, 0.75, "Storage is the limit"),
         (0.06, 0.01, 0.01, 0.125, "Decoding and augmenting are the limit"),
-        (0.005, 0.01, 0.0, 0.0, "Each is fast enough alone"),
+        (0.005, 0.01, 0.0, 0.0, "Loader and model are fast enough alone"),
     ],
 )
 def test_what_to_do(batch_s: float, model_s: float, cold_s: float, fetch_share: float, advice: str) -> None:
@@ -107,14 +107,14 @@ def test_batches_of_all_kinds(batch: Any) -> None:
 
 
 def sized(num_images: int, pass_time: Callable[[float], None]) -> Iterator[torch.Tensor]:
-    """An epoch of so many images in batches of 64; a batch takes the loader 10 ms, however many it holds."""
+    """Yield an epoch in batches of up to 64; each takes the loader 10 ms, whatever its size."""
     for first in range(0, num_images, 64):
         pass_time(0.01)
         yield torch.zeros(min(64, num_images - first), 3)
 
 
 class Epochs:
-    """An iterable of epochs that are all alike."""
+    """An iterable whose epochs are all alike."""
 
     def __init__(self, epoch: Callable[[], Iterator[torch.Tensor]]) -> None:
         self.epoch, self.num_epochs = epoch, 0
@@ -126,7 +126,7 @@ class Epochs:
 
 @pytest.mark.parametrize("num_images", [20 * 64 + 1, 20 * 64 + 63])
 def test_a_last_batch_that_is_not_full_changes_nothing(num_images: int) -> None:
-    """A step takes 5 ms and 1 ms an image: on a batch of one it is most of what a full one takes."""
+    """A step takes 5 ms plus 1 ms per image, so the fixed part dominates on a batch of one."""
 
     def found(num_images: int) -> Stalls:
         clock = Clock()
@@ -144,7 +144,7 @@ def test_a_last_batch_that_is_not_full_changes_nothing(num_images: int) -> None:
 def test_a_device_is_waited_for_where_the_size_changes_and_not_at_every_batch(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Steps return at once; what they take is seen when the device is waited for."""
+    """Steps return at once; their time shows only when the device is synchronised."""
     clock, queued_s, num_waits = Clock(), 0.0, 0
 
     def wait() -> bool:
@@ -198,7 +198,7 @@ def test_a_model_alone_that_is_slower_than_training_is_a_disturbed_measurement()
 
 
 def test_what_cannot_be_measured() -> None:
-    with pytest.raises(ConfigError, match="num_warmup=10: the loader gave 10 batches and no more, so that"):
+    with pytest.raises(ConfigError, match="num_warmup=10: the loader gave only 10 batches, so none"):
         measure(iter([torch.zeros(2)] * 10), lambda _: None)
     with pytest.raises(ConfigError, match="num_batches=0: wanted at least 1"):
         measure([torch.zeros(2)], lambda _: None, num_batches=0)

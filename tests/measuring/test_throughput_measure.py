@@ -1,4 +1,4 @@
-"""Measuring one loader: the clock, the consumer's speed, the process it runs in."""
+"""Measurement of one loader: the clock, the consumer's speed, and the process that it runs in."""
 
 import json
 import os
@@ -20,11 +20,11 @@ from pcr_exp.measuring.throughput.job import Job
 from pcr_exp.measuring.throughput.measure import measure
 
 EPOCH = 12
-"""Images: three batches of four."""
+"""Images per epoch: three batches of four."""
 
 
 class Sleeper:
-    """Epochs of three batches of four, each after 20 ms; the first after `start_s` more."""
+    """Epochs of three batches of four, one every 20 ms; the first takes `start_s` more."""
 
     def __init__(
         self,
@@ -83,7 +83,9 @@ def test_a_model_takes_its_time_and_waits_less(tmp_path: Path) -> None:
 )
 def test_other_work_is_refused(shape: tuple[int, ...], dtype: Any, tmp_path: Path) -> None:
     peer = Sleeper(shape, dtype)
-    with pytest.raises(LoaderError, match=r"image_folder_pil gave a batch of .* does not do the same work"):
+    with pytest.raises(
+        LoaderError, match=r"image_folder_pil gave a batch of .* so that all loaders do the same work"
+    ):
         measure(peer, tmp_path, job(), EPOCH)
     assert peer.closed
 
@@ -123,7 +125,7 @@ def test_what_a_process_is_asked(tmp_path: Path) -> None:
     assert answer(request)["build_s"] > 0
     asked = {"do": "measure", "folder": str(folder), "job": job().to_json(), "epoch_images": NUM_IMAGES}
     measured = answer(asked)
-    # From the first batch that begins after an epoch to the first that begins after two; batches are of four.
+    # From the first batch after one epoch to the first batch after two; batches have four images.
     assert measured["num_images"] == 8
 
 
@@ -179,7 +181,7 @@ def test_a_dead_process_can_be_closed_with_a_request_under_way() -> None:
     process = LoaderProcess("webdataset")
     process._process.kill()
     process._process.wait()
-    process._process.stdin.write(b"what was asked")  # buffered: closing sends it
+    process._process.stdin.write(b"what was asked")  # buffered, so closing sends it
     process.close()
     assert process._process.returncode == -signal.SIGKILL
 

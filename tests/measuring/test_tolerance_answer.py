@@ -41,7 +41,7 @@ SETTINGS = {"strengths": [0.01, 0.1, 1.0], "num_folds": 3, "num_inner_folds": 2,
 
 
 def measured(folder: Path, kind: str, headline: str = "top1") -> pd.DataFrame:
-    """The matrix of 60 images whose class only `kind` tells."""
+    """Return the matrix of 60 images whose class only `kind` reveals."""
     samples = write_samples(folder, kind)
     found = extract_features(image_files(samples), backbone(), folder=None, num_threads=2)
     labels = np.array([sample.labels["class"] for sample in samples])
@@ -82,7 +82,7 @@ def test_no_cluster_is_in_two_folds_and_classes_are_spread() -> None:
 
 
 def test_images_of_one_cluster_do_not_give_each_other_away() -> None:
-    """Features that name the cluster, labels that are drawn: only a leak could tell them."""
+    """Features identify the cluster and labels are random, so only a leak could predict them."""
     rng = np.random.default_rng(0)
     clusters = np.repeat(np.arange(60), 5)
     labels = rng.integers(0, 2, 60)[clusters]
@@ -190,7 +190,9 @@ def test_scores_under_weights_are_scikit_learns() -> None:
         np.testing.assert_allclose(score(name, classes, log_odds, labels, weights), wanted)
     wanted = [roc_auc_score(labels, log_odds, sample_weight=row) for row in weights]
     np.testing.assert_allclose(score("auc", classes, log_odds, labels, weights), wanted)
-    with pytest.raises(ConfigError, match=r"headline is 'f1'; wanted one of top1, balanced_accuracy, auc"):
+    with pytest.raises(
+        ConfigError, match=r"its primary metric is 'f1'; wanted one of top1, balanced_accuracy, auc"
+    ):
         score("f1", classes, log_odds, labels, weights)
 
 
@@ -236,7 +238,7 @@ def test_numbers_and_sets_are_predicted_as_scikit_learn_does_on_the_same_folds()
 def test_bounds_of_sets_and_numbers_are_all_where_nothing_was_learned() -> None:
     rng = np.random.default_rng(0)
     features = np.repeat(rng.normal(size=(1, 120, 4)), 2, axis=0).astype(np.float32)
-    features[0] = rng.normal(size=(120, 4))  # the first group shows nothing
+    features[0] = rng.normal(size=(120, 4))  # the first group carries no information
     numbers = features[1, :, 0]
     sets = np.stack([numbers > 0, features[1, :, 1] > 0], axis=1).astype(np.float32)
     for headline, targets in (("r2", numbers), ("mean_ap", sets)):
@@ -269,12 +271,12 @@ def test_an_interval_is_scipys_bootstrap() -> None:
     oracle = stats.bootstrap((lost,), np.mean, n_resamples=4000, method="percentile", rng=2)
     wanted = oracle.confidence_interval
     assert abs(low - wanted.low) < 0.004 and abs(high - wanted.high) < 0.004
-    # And the normal approximation, which needs no resample.
+    # It also agrees with the normal approximation, which needs no resampling.
     assert high - low == pytest.approx(2 * 1.96 * stats.sem(lost), rel=0.06)
 
 
 def test_copies_of_an_image_add_no_certainty() -> None:
-    """Ten images of each of 50 clusters, all alike: the interval is that of 50 images, not of 500."""
+    """With ten equal images in each of 50 clusters, the interval is that of 50 images, not of 500."""
     lost = np.random.default_rng(0).normal(size=50)
     clusters = np.repeat(np.arange(50), 10)
     widths = []
@@ -287,7 +289,7 @@ def test_copies_of_an_image_add_no_certainty() -> None:
 
 
 def test_losses_are_paired_image_by_image() -> None:
-    """Both right on the same half of the images: scores are unsure, their difference is not."""
+    """Both are right on the same half of the images: scores are uncertain, their difference is not."""
     labels = np.ones(100, dtype=np.int64)
     right = (np.arange(100) % 2)[None, None].repeat(2, 0).repeat(2, 1)
     nothing = np.full(right.shape, np.nan, dtype=np.float32)
@@ -298,7 +300,7 @@ def test_losses_are_paired_image_by_image() -> None:
 
 
 def table(*losses: tuple[int, float, float, float]) -> pd.DataFrame:
-    """A matrix of the given groups, with the losses (mean, low, high) of each used at group 10."""
+    """Return a matrix of the given groups, with the losses (mean, low, high) of each used at group 10."""
     rows = [(*loss[:1], 10, 400, "top1", 0.5, 0.4, 0.6, *loss[1:]) for loss in losses]
     return pd.DataFrame(rows, columns=MATRIX_COLUMNS)
 

@@ -1,4 +1,4 @@
-"""Features: what each group shows, what is kept on disk, and what cannot be decoded."""
+"""Features: the content of each group, the cache on disk, and images that cannot be decoded."""
 
 from pathlib import Path
 
@@ -28,7 +28,7 @@ def test_the_highest_group_shows_the_file_and_lower_ones_less(tmp_path: Path) ->
     detail = np.abs(np.diff(views.crops.astype(int), axis=2)).mean((1, 2, 3))
     assert detail[0] < 2 and detail[1] < detail[2] / 4, "stripes of two pixels arrive with the fifth scan"
     assert views.original_bytes == len(original)
-    # All pieces and the end-of-image marker are the progressive file.
+    # All pieces plus the end-of-image marker make up the progressive file.
     assert views.group_bytes[-1] + 2 == len(to_progressive(original))
     assert (np.diff(views.group_bytes) > 0).all()
 
@@ -108,7 +108,7 @@ def test_images_that_cannot_be_decoded_are_named(tmp_path: Path) -> None:
 
 
 def test_a_network_without_a_linear_layer_is_refused() -> None:
-    with pytest.raises(ConfigError, match="Conv2d has no linear layer, before which features"):
+    with pytest.raises(ConfigError, match="Conv2d has no linear layer; features are"):
         backbone(nn.Conv2d(3, 2, 1))
 
 

@@ -1,4 +1,4 @@
-"""`balanced` on simulated storage and trainer, with a clock of their own; then on a real loader."""
+"""`balanced` on simulated storage and a simulated trainer, with a simulated clock."""
 
 import math
 import random
@@ -17,7 +17,7 @@ from pcr_exp.policies.schedule import ScheduleScan
 from pcr_exp.policies.smallest import SmallestScan
 from pcr_exp.storage.protocol import Counts
 
-# The shares of ImageNet's bytes, of a mean of 108 kB.
+# Share of ImageNet's bytes up to each group; images have 108 kB on average.
 SHARES = (0.063, 0.143, 0.210, 0.282, 0.463, 0.611, 0.622, 0.700, 0.782, 1.0)
 BYTES = {group: 108e3 * share for group, share in enumerate(SHARES, start=1)}
 BATCH = 64
@@ -25,13 +25,13 @@ AHEAD = 6
 
 
 def ideal(bytes_per_s: float, images_per_s: float, headroom: float = 0.0) -> int:
-    """The highest group whose bytes come as fast as they are consumed."""
+    """Return the highest group whose bytes arrive as fast as they are consumed."""
     wanted = images_per_s * (1 + headroom)
     return max((group for group, size in BYTES.items() if size * wanted <= bytes_per_s), default=1)
 
 
 class Simulation:
-    """One record is one batch. Reading is `AHEAD` records ahead and does one after the other."""
+    """One record is one batch. Records are read one after the other, `AHEAD` records in advance."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ def test_it_settles_where_the_trainer_does_not_wait(
     policy = balanced(simulation)
     simulation.run(policy, 200)
     settled = simulation.groups[-100:]
-    # With jitter the consumption is known to a few percent; the group lies between what those would give.
+    # With jitter, consumption is known to a few per cent, so the group lies between two limits.
     slack = 0.1 * (jitter > 0)
     lowest = ideal(bytes_per_s, images_per_s, headroom=0.1 + slack)
     highest = ideal(bytes_per_s, images_per_s * (1 - slack))
@@ -142,12 +142,12 @@ def test_it_follows_a_bandwidth_that_halves_and_recovers() -> None:
         return {g for g, end in zip(simulation.groups, ends, strict=True) if start_s < end <= end_s}
 
     assert ideal(full, images_per_s, 0.1) == 7 and ideal(full / 2, images_per_s, 0.1) == 4
-    # Ten updates are 0.64 s: settled within 5 s of a change, and no further than to a neighbour after that.
+    # Ten updates take 0.64 s. The group settles within 6 s of a change and then stays.
     assert groups(5, 30) == {7}
     assert groups(36, 60) <= {4}
     assert groups(66, 90) == {7}
     assert len(simulation.decisions) <= 3 * 4, "few changes, not a flutter"
-    # Static group 7 would have waited half of the time that bandwidth was halved.
+    # Static group 7 would have waited for half of the time in which bandwidth was halved.
     assert simulation.wait_s / simulation.now_s < 0.06
 
 
@@ -157,7 +157,7 @@ def test_decoding_that_is_the_limit_is_found_out_and_remembered() -> None:
     simulation.decode_per_s = dict.fromkeys(range(6, 11), 700.0)
     policy = balanced(simulation)
     simulation.run(policy, 300)
-    # Groups 1, 10, 5, 7 and 6 are compared, each over three intervals of ten updates, with `AHEAD` between.
+    # Groups 1, 10, 5, 7 and 6 are compared over three intervals of ten updates each, `AHEAD` apart.
     assert set(simulation.groups[200:]) == {5}
     assert sum(simulation.waits[200:]) == 0
     simulation.decode_per_s = {}
@@ -167,7 +167,7 @@ def test_decoding_that_is_the_limit_is_found_out_and_remembered() -> None:
 
 @pytest.mark.parametrize("start", [1, 10])
 def test_what_is_waited_at_every_group_is_not_decodings(start: int) -> None:
-    """Handing a batch over takes a tenth of the time: a lower group would not save it."""
+    """Handing over a batch takes a tenth of the time, which a lower group would not save."""
     simulation = Simulation(lambda _: 1e9, 1000.0, jitter=0.05)
     simulation.handover_s = 0.1 * BATCH / 1000
     policy = balanced(simulation)
@@ -177,7 +177,7 @@ def test_what_is_waited_at_every_group_is_not_decodings(start: int) -> None:
 
 
 def test_decoding_that_slows_training_itself_is_found_out() -> None:
-    """They share their cores: nothing waits, and each image takes longer."""
+    """Decoding and training share cores, so nothing waits, but each image takes longer."""
     simulation = Simulation(lambda _: 1e9, 1000.0, jitter=0.05)
     simulation.slowdown = dict.fromkeys(range(6, 11), 0.2)
     policy = balanced(simulation)
@@ -187,7 +187,7 @@ def test_decoding_that_slows_training_itself_is_found_out() -> None:
 
 
 def test_a_machine_that_slows_down_in_mid_run_keeps_its_fidelity() -> None:
-    """Training takes a quarter longer from some moment on, at every group alike."""
+    """From some point on, training takes a quarter longer at every group."""
     simulation = Simulation(lambda _: 1e9, 1000.0, jitter=0.05)
     policy = balanced(simulation)
     simulation.run(policy, 200)
@@ -254,10 +254,10 @@ def test_a_floor_that_probes_is_asked_through_it() -> None:
     [
         (1, {1: 300, 2: 150, 5: 90}, 2),
         (2, {1: 300, 2: 150, 5: 105}, 2),  # keeps up, but not comfortably
-        (5, {1: 300, 2: 150, 5: 105}, 5),  # kept for that
+        (5, {1: 300, 2: 150, 5: 105}, 5),  # but is not left for that
         (5, {1: 300, 2: 150, 5: 99}, 2),
         (5, {1: 90, 2: 50, 5: 20}, 1),
-        (1, {2: 50, 5: 20}, 2),  # the lowest there is
+        (1, {2: 50, 5: 20}, 2),  # the lowest group available
     ],
 )
 def test_balanced_group(current: int, supplied: dict[int, float], chosen: int) -> None:

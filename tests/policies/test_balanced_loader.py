@@ -41,11 +41,11 @@ class ChangingStorage(Storage):
 def test_on_a_real_loader_it_follows_a_bandwidth_that_changes(
     split: Path, open_loader: Callable[..., RecordLoader]
 ) -> None:
-    """A trainer that takes 12 images in 10 ms; storage has room for group 10, then 1, then 10."""
+    """A trainer takes 12 images in 10 ms; storage affords group 10, then 1, then 10 again."""
     images_per_s = 1200.0
     index = RecordSet(LocalStorage(split), "pcr").index
     sizes = {group: index.mean_prefix_bytes(group) for group in (1, 2, 5, 10)}
-    # Far from what any group takes, so that a busy machine, whose trainer is slower, comes to the same end.
+    # Far from the need of any group, so that a busy machine with a slower trainer reaches the same groups.
     plenty, little = 3 * images_per_s * sizes[10] / 2**20, 0.4 * images_per_s * sizes[2] / 2**20
     changing = ChangingStorage(split, plenty)
     storage = CountingStorage(changing)

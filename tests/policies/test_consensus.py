@@ -1,4 +1,4 @@
-"""Ranks that see different things decide alike: two real processes on gloo."""
+"""Ranks with different observations decide alike, in two real processes on gloo."""
 
 import multiprocessing
 from pathlib import Path
@@ -19,7 +19,7 @@ CPU = torch.device("cpu")
 
 
 def plateau_of(rank: int, consensus: Consensus) -> list[int | None]:
-    """Alone, rank 0 would see a plateau after epoch 1 and rank 1 only after epoch 3, when their mean does."""
+    """Alone, rank 0 would see a plateau after epoch 1; rank 1 and the mean of both see it after epoch 3."""
     config = PlateauConfig(name="plateau", group=10, candidates=[1, 10], patience_epochs=1)
     policy = PlateauScan(config, consensus)
     losses = ((1.0, 1.0, 1.0, 1.0), (1.0, 0.8, 0.6, 0.6))[rank]
@@ -31,7 +31,7 @@ def plateau_of(rank: int, consensus: Consensus) -> list[int | None]:
 
 
 def balanced_of(rank: int, consensus: Consensus) -> list[int | None]:
-    """Alone, rank 0 would afford group 10 and rank 1 only group 1."""
+    """Alone, rank 0 could afford group 10 and rank 1 only group 1."""
     steps = 0
     sizes = {1: 10.0, 5: 50.0, 10: 100.0}
 
@@ -61,7 +61,7 @@ def decide(rank: int, store: str, results: Any) -> None:
 
 @pytest.fixture(scope="module")
 def decided(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
-    """What each of two ranks found."""
+    """Return the results of each of two ranks."""
     context = multiprocessing.get_context("forkserver")
     results = context.Queue()
     store = tmp_path_factory.mktemp("gloo") / "store"

@@ -1,4 +1,4 @@
-"""Which scan groups cost speed: by comparison, beyond chance, and not for good."""
+"""Groups that cost speed are found by comparison, only beyond chance, and are not excluded for good."""
 
 import json
 import math
@@ -38,7 +38,7 @@ def test_what_was_long_ago_fades() -> None:
 
 
 def test_a_machine_that_slows_down_is_not_taken_for_decoding() -> None:
-    """The lower group was measured in a faster minute; measured again, it clears the higher ones."""
+    """The lower group was measured while the machine was fast. New measurements clear the higher groups."""
     pace = seen(Pace(0.05), 1, *[500, 501, 499] * 5)
     seen(pace, 5, 400, 401, 399)
     assert pace.fast_enough(GROUPS) == {1, 2}
@@ -60,7 +60,7 @@ def test_a_slower_group_shuts_out_those_above_it() -> None:
 
 @pytest.mark.parametrize("rates", [(96, 97, 95), (60, 90, 120), (80, 80)])
 def test_what_may_be_lost_or_is_chance_shuts_out_nothing(rates: tuple[float, ...]) -> None:
-    """A twentieth less; a mean that says little; two intervals alone."""
+    """A loss of less than a twentieth, an uncertain mean, and only two intervals."""
     assert seen(seen(Pace(0.05), 1, 100, 101, 99), 5, *rates).fast_enough(GROUPS) == set(GROUPS)
 
 

@@ -1,4 +1,4 @@
-"""Scan policies one by one, without a loader: what they choose, when, and that a resumed one goes on so."""
+"""Scan policies one by one, without a loader: what they choose and when, also after a resume."""
 
 from collections import Counter
 from typing import Any
@@ -40,7 +40,7 @@ def update(epoch: int, loss: float = 1.0, *, ends_epoch: bool = True, num_images
 
 
 def continued(policy: ScanPolicy, config: ScanConfig) -> ScanPolicy:
-    """Another policy in the first one's state, as a checkpoint keeps it."""
+    """Return a new policy with the first one's state, as restored from a checkpoint."""
     fresh = opened(config)
     state = policy.state_dict()
     fresh.load_state_dict(state)
@@ -101,7 +101,7 @@ def test_mixture_draws_what_its_weights_say() -> None:
     drawn = Counter(policy.group(epoch, record) for epoch in range(40) for record in range(100))
     expected = [4000 * share for share in probabilities([1, 2, 5, 10], 5, [10, 2, 1])]
     assert chisquare([drawn[group] for group in (1, 2, 5, 10)], expected).pvalue > 0.01
-    # Neither epochs nor records are all alike.
+    # Draws differ between epochs and between records.
     assert len({tuple(policy.group(epoch, record) for record in range(30)) for epoch in range(20)}) == 20
 
 
@@ -204,7 +204,7 @@ def test_plateau_tries_one_epoch_after_it_saw_the_plateau() -> None:
     decided, wanted = [], []
     for epoch, loss in losses.items():
         wanted.append(policy.wanted_probe(epoch))
-        # Reading may always be in the next epoch already, unless a trial comes first.
+        # Reading may already be in the next epoch, unless a trial comes first.
         decided.append([policy.group(epoch, 0), policy.group(epoch + 1, 0)])
         policy.observe(update(epoch, loss))
         policy = continued(policy, PLATEAU)
@@ -220,9 +220,9 @@ def test_plateau_tries_one_epoch_after_it_saw_the_plateau() -> None:
 
 
 def test_an_epoch_s_loss_is_weighted_by_images_also_across_a_resume() -> None:
-    """0.9 and 0.1 on 3 and 1 images are 0.7 in both epochs; unweighted, the second would be lower."""
+    """0.5 on 3 images and 0.9 on 1 average 0.6, as in the second epoch: a plateau. Unweighted, 0.7 fell to 0.6."""
     policy = opened(PlateauConfig(name="plateau", patience_epochs=1))
-    for epoch, losses in enumerate([(0.9, 0.1), (0.7, 0.7)]):
+    for epoch, losses in enumerate([(0.5, 0.9), (0.6, 0.6)]):
         policy.observe(update(epoch, losses[0], ends_epoch=False, num_images=3))
         policy = continued(policy, PlateauConfig(name="plateau", patience_epochs=1))
         policy.observe(update(epoch, losses[1], num_images=1))

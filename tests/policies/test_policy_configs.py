@@ -1,4 +1,4 @@
-"""Scan policies as one writes them on a command line, and what is refused by its key."""
+"""Scan policies as written on a command line, and settings refused by key."""
 
 import pytest
 from composing import compose
@@ -22,7 +22,7 @@ def test_a_policy_is_an_option_of_its_own_class_and_names_its_runs(name: str) ->
 
 @pytest.mark.parametrize("name", sorted(POLICIES.keys() - {"static"}))
 def test_the_file_says_what_the_class_says(name: str) -> None:
-    """Defaults stand in both, to be read in either."""
+    """Both contain the defaults, so that either can be read alone."""
     written = compose("train", f"scan={name}").scan
     floor = {"floor": written.floor} if name == "balanced" else {}
     assert written == POLICIES[name](name=name, group=written.group, **floor)
@@ -62,7 +62,7 @@ def test_settings_change_the_run() -> None:
         ("scan=plateau scan.patience_epochs=0", "scan.patience_epochs=0: wanted at least 1"),
         ("scan=plateau scan.trial_steps=0", "scan.trial_steps=0: wanted at least 1"),
         ("scan=plateau scan.judge=test", "scan.judge='test': wanted train or tune"),
-        ("scan=plateau scan.judge=val", "scan.judge='val': wanted train or tune .val is what is reported"),
+        ("scan=plateau scan.judge=val", "scan.judge='val': wanted train or tune .val is for reporting"),
         ("scan=cosine scan.candidates=[0,5]", r"scan.candidates=\[0, 5\]: wanted scan groups .* 1\.\.10"),
         ("scan=cosine scan.candidates=[]", r"scan.candidates=\[\]: wanted scan groups .* at least one"),
         ("scan=cosine scan.candidates=[5,11]", r"scan.candidates=\[5, 11\]: wanted scan groups .* 1\.\.10"),
@@ -76,7 +76,7 @@ def test_settings_change_the_run() -> None:
         ("scan=schedule scan.groups=[2,11]", r"scan.groups=\[2, 11\]: wanted scan groups"),
         (
             "scan=schedule scan.milestones=[5]",
-            r"scan.milestones=\[5\]: wanted .* one less than",
+            r"scan.milestones=\[5\]: wanted .* one fewer than",
         ),
         ("scan=schedule scan.milestones=[5,5,9]", r"scan.milestones=\[5, 5, 9\]: wanted rising epochs"),
         ("scan=schedule scan.milestones=[0,5,9]", r"scan.milestones=\[0, 5, 9\]: .* from 1 on"),

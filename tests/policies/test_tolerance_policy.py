@@ -1,4 +1,4 @@
-"""`scan=tolerance`: what it asks, what it chooses, and what is refused by its key."""
+"""`scan=tolerance`: its probe, its choice, and settings refused by key."""
 
 from types import SimpleNamespace
 from typing import Any

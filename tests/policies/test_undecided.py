@@ -1,4 +1,4 @@
-"""Groups that change: nothing is read before a policy has decided, bytes stay exact, and nothing hangs."""
+"""Changing groups: nothing is read before a policy has decided, bytes stay exact, and nothing hangs."""
 
 from collections.abc import Callable, Iterator
 
@@ -38,7 +38,7 @@ def test_the_next_epoch_is_read_at_what_is_decided_at_the_end_of_this_one(
 def test_a_group_changes_between_records_of_one_stream(
     open_loader: OpenLoader, records: RecordSet, storage: CountingStorage
 ) -> None:
-    """What is in flight keeps its group, later records get the new one, and bytes stay exact."""
+    """Records in flight keep their group, later ones get the new group, and bytes stay exact."""
     policy = OneGroup(10, [1])
     config = LoaderConfig(num_workers=0, shuffle_records=1, records_ahead=1)
     batches = open_loader(policy=policy, config=config, batch_size=4).batches(0, 0, 1)

@@ -1,4 +1,4 @@
-"""A tiny dataset, made once, and runs on it that take a second."""
+"""A tiny dataset, made once, and runs on it that take about a second."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -30,7 +30,7 @@ def tiny_dataset(root: Path) -> PhotosConfig:
         label="photo",
         images_per_record=16,
         targets={"top1": 0.5},
-        num_train=60,  # 52 to train on, 8 to tune by
+        num_train=60,  # 52 for training, 8 for tuning
         num_val=20,
         size_px=64,
         augment=AugmentConfig(crop_scale=[0.25, 0.25], crop_ratio=[1.0, 1.0], eval_crop_fraction=0.5),
@@ -47,7 +47,7 @@ def tiny_dataset(root: Path) -> PhotosConfig:
 
 @pytest.fixture(scope="session")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder that holds the photographs and their records."""
+    """A folder with the photographs and their records."""
     root = tmp_path_factory.mktemp("prepared")
     prepare_records(tiny_dataset(root), RecordsConfig(root=str(root / "records"), num_workers=1))
     return root
@@ -55,7 +55,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def configure(prepared: Path, tmp_path: Path) -> Configure:
-    """Make a TrainConfig: 2 epochs of updates on 16 + 16 + 16 + 4 images; `training__epochs=3` sets a key."""
+    """Makes TrainConfigs: 2 epochs, updates on 16 + 16 + 16 + 4 images; `training__epochs=3` sets a key."""
 
     def make(**changes: Any) -> TrainConfig:
         config = TrainConfig(
@@ -89,7 +89,7 @@ def configure(prepared: Path, tmp_path: Path) -> Configure:
 
 @pytest.fixture
 def run(configure: Configure) -> Callable[..., tuple[Path, list[Row]]]:
-    """Train under a scan policy for EPOCHS epochs, with changes as `configure` takes them."""
+    """Trains under a scan policy for EPOCHS epochs; changes are passed to `configure`."""
 
     def run_one(scan: ScanConfig, **changes: Any) -> tuple[Path, list[Row]]:
         config = configure(scan=scan, training__epochs=EPOCHS, **changes)
@@ -101,6 +101,6 @@ def run(configure: Configure) -> Callable[..., tuple[Path, list[Row]]]:
 
 @pytest.fixture
 def index(prepared: Path) -> RecordIndex:
-    """Of the images that are trained on."""
+    """The index of the training records."""
     folder = next((prepared / "records").iterdir()) / "train" / "pcr"
     return parse_index((folder / "index.json").read_bytes(), "index")

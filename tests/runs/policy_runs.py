@@ -1,4 +1,4 @@
-"""Scan policies with which runs of a few epochs decide something, and what such runs did."""
+"""Scan policies that decide something within a few epochs, and helpers to read what such runs did."""
 
 from pcr_exp.config.scan import ScanConfig
 from pcr_exp.policies.plateau import PlateauConfig
@@ -23,11 +23,11 @@ POLICIES: dict[str, ScanConfig] = {
 
 
 def decided(rows: list[Row]) -> list[tuple[int, int]]:
-    """(epochs completed, group)"""
+    """Return (epochs completed, group) of each decision."""
     return [(row["epoch"], row["group"]) for row in rows if row["kind"] == "policy"]
 
 
 def of_epochs(rows: list[Row], column: str) -> list[int]:
-    """What a cumulative column grew by in each epoch."""
+    """Return the increase of a cumulative column in each epoch."""
     totals = [row[column] for row in rows if row["kind"] == "eval"]
     return [after - before for before, after in zip([0, *totals], totals, strict=False)]

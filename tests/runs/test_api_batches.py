@@ -1,4 +1,4 @@
-"""`pcr_exp.open(...).loader(...)` gives the batches that a run of the same settings trains on or looks at."""
+"""`pcr_exp.open(...).loader(...)` gives the batches that a run with these settings trains on or validates."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def open_ours(config: TrainConfig, split: str, scan: str, **given: Any) -> Datas
 
 
 def alike(run_s: RecordLoader, ours: DatasetLoader) -> bool:
-    """In an epoch."""
+    """Return whether both loaders give equal batches in an epoch."""
     with run_s, ours:
         return all(
             torch.equal(batch.images, images) and torch.equal(batch.labels, labels)
@@ -49,7 +49,7 @@ def alike(run_s: RecordLoader, ours: DatasetLoader) -> bool:
 
 @pytest.mark.parametrize("left_out", ["", *CROPS, "antialias"])
 def test_batches_that_a_run_trains_on(config: TrainConfig, left_out: str) -> None:
-    """Exactly these; with any of the settings left out they are others."""
+    """The batches are exactly equal, and differ if any of the settings is left out."""
     given = {name: value for name, value in (CROPS | OTHERS).items() if name != left_out}
     with open_ours(config, "train", "group_5", **given) as ours:
         run_s = training_loader(config, open_data(config), StaticScan(5), Processes())

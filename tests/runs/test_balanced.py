@@ -34,7 +34,7 @@ def supply_at(bytes_per_s: float, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def fast_storage(monkeypatch: pytest.MonkeyPatch) -> None:
-    """1 TB/s, so that a loaded machine, which reads slower than it trains on tiny images, climbs as well."""
+    """Reports 1 TB/s: a loaded machine that reads slower than it trains on tiny images must climb as well."""
     monkeypatch.setattr(
         CountingStorage,
         "counts",
@@ -44,7 +44,7 @@ def fast_storage(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def slow_storage(monkeypatch: pytest.MonkeyPatch) -> None:
-    """100 bytes/s, so that even a loaded machine trains faster than group 1 can be read."""
+    """Reports 100 bytes/s, so that even a loaded machine trains faster than group 1 can be read."""
     monkeypatch.setattr(
         CountingStorage,
         "counts",
@@ -56,7 +56,7 @@ def slow_storage(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_balanced_reads_what_a_slow_storage_affords_and_no_less_than_its_floor(
     run: Any, index: RecordIndex, floor: ScanConfig
 ) -> None:
-    """Even group 1 takes longer than an update: the floor decides."""
+    """Reading even group 1 takes longer than an update, so the floor decides."""
     folder, rows = run(BalancedConfig(name="balanced", floor=floor, every_steps=1))
     assert of_epochs(rows, "record_bytes") == [index.epoch_bytes(group) for group in (2, 2, 2, 5, 5)]
     assert decided(rows)[0] == (0, 2)

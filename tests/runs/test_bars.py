@@ -41,7 +41,7 @@ def test_storage_that_is_slow_is_not_shown_as_none() -> None:
 
 
 def test_its_last_line_shows_the_totals_of_the_run(capsys: pytest.CaptureFixture[str]) -> None:
-    """800 images in 8 s of training and waiting; 20 MiB in the 10 s that were not evaluation."""
+    """800 images in 8 s of training and waiting, and 20 MiB in the 10 s outside evaluation."""
     with training_bar(epochs=3, total_steps=10, step=4, shown=True) as bar:
         bar.update(TRAIN | {"images_per_s": 9.0, "storage_mib_per_s": 0.0, "wait_share": 0.01})
         bar.update(TOTALS | {"kind": "eval", "epoch": 3, "step": 10, "val_top1": 0.5})

@@ -1,4 +1,4 @@
-"""Runs with a cache: the same rows for fewer bytes, and `scan=cached`, which the plan decides."""
+"""Runs with a cache have the same rows for fewer bytes; with `scan=cached`, the plan decides."""
 
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ def train(config: Any) -> tuple[str, list[dict[str, Any]]]:
 
 
 def test_a_cache_saves_reads_and_changes_nothing_else(configure: Any, tmp_path: Path) -> None:
-    """One read at a time: of so few records, reads of two epochs would be under way together."""
+    """One read at a time: with so few records, reads of two epochs would otherwise overlap."""
     one = {"storage__reads_in_flight": 1}
     cache = {**one, "storage__cache": str(tmp_path / "cache"), "storage__cache_mib": 64.0}
     plain_id, plain = train(configure(runs_root=str(tmp_path / "plain"), **one))
@@ -41,7 +41,7 @@ def test_a_cache_saves_reads_and_changes_nothing_else(configure: Any, tmp_path: 
 def test_what_is_substituted_follows_from_the_plan(
     configure: Any, index: RecordIndex, tmp_path: Path
 ) -> None:
-    """A run that finds the cache lost has the rows of one that does not."""
+    """A run that finds its cache lost has the same rows as a run that does not."""
     two_records = sum(sorted(index.prefix_bytes(record, 2) for record in range(4))[-2:])
     scan = CachedConfig(name="cached", group=5, cached_group=2, cache_mib=two_records / MIB, share=0.5)
     settings = {"scan": scan, "training__epochs": 4}
@@ -56,7 +56,7 @@ def test_what_is_substituted_follows_from_the_plan(
     assert train(configure(scan=other, training__epochs=1))[0] != plain_id
     too_small = {"storage__cache": "memory", "storage__cache_mib": 1e-4}
     with pytest.raises(
-        ConfigError, match=r"storage\.cache_mib=0\.0001: wanted .* scan\.cache_mib has planned"
+        ConfigError, match=r"storage\.cache_mib=0\.0001: wanted .* the size that scan\.cache_mib plans"
     ):
         train(configure(runs_root=str(tmp_path / "small"), **settings, **too_small))
 

@@ -1,4 +1,4 @@
-"""The storage that fits a machine: computed, measured by a real epoch, and kept."""
+"""The storage limit that fits a machine: computed, measured by a real epoch, and saved."""
 
 import json
 from pathlib import Path
@@ -59,7 +59,7 @@ def test_a_calibration_is_read_as_it_was_written(configure: Configure, tmp_path:
         (json.dumps({"images_per_s": 3}), "is damaged"),
         (json.dumps(GOOD | {"bandwidth_mib_per_s": "fast"}), "is damaged"),
         (json.dumps(GOOD | {"bandwidth_mib_per_s": 0}), "wanted a rate above 0"),
-        (json.dumps(GOOD | {"share": 0.25}), "baseline_share=0.25, now it is 0.5"),
+        (json.dumps(GOOD | {"share": 0.25}), "baseline_share=0.25, but it is 0.5 now"),
     ],
 )
 def test_a_calibration_that_cannot_be_used_is_refused(

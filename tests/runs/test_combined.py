@@ -1,4 +1,4 @@
-"""PCR, echo, 3LC and compressed activations in one run of two processes, beside a run without any of them."""
+"""PCR, echo, 3LC and compressed activations in one run of two processes, against a run without them."""
 
 import dataclasses
 import shutil
@@ -29,7 +29,7 @@ def train_each(_processes: Processes, *configs: TrainConfig) -> list[str]:
 
 @pytest.fixture
 def both(configure: Any, tmp_path: Path) -> tuple[Row, Row]:
-    """The last rows of a run with all off and one with all on; neither finds its records made."""
+    """The last rows of a run with all off and of one with all on; the runs prepare the records themselves."""
     off: TrainConfig = dataclasses.replace(
         configure(
             scan=ScanConfig(name="baseline", encoding="baseline", group=1),
@@ -64,7 +64,7 @@ def test_all_four_save_bytes_in_one_run_each_at_its_place(both: tuple[Row, Row])
     assert off["step"] == on["step"] == 4
     assert (off["samples_seen"], off["samples_trained"]) == (104, 104)
     assert (on["samples_seen"], on["samples_trained"]) == (52, 104)
-    assert on["bytes_read"] < 0.5 * off["bytes_read"]  # half the photographs, in part
+    assert on["bytes_read"] < 0.5 * off["bytes_read"]  # half the photographs, and only some scans of them
     assert off["pushed_values"] == on["pushed_values"]
     assert on["bytes_sent"] < 0.2 * off["bytes_sent"]
     assert on["kept_bytes_mean"] < 0.95 * off["kept_bytes_mean"]

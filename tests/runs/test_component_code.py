@@ -1,4 +1,4 @@
-"""The user's own code is a part of a run's identity: what was edited is another run."""
+"""User code is part of a run's identity: a run with edited code is another run."""
 
 import importlib
 import sys
@@ -44,7 +44,7 @@ def open_it(config, run):
 
 @dataclass
 class Package:
-    """A user's package or module, and the files that it is made of."""
+    """A user's package or module, and its files."""
 
     name: str
     folder: Path
@@ -70,7 +70,7 @@ class Package:
 
 @pytest.fixture
 def users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: Any) -> Iterator[Callable[[], Package]]:
-    """Makes packages of names that no other test has; what they registered is forgotten."""
+    """Makes packages with names unique to a test; their registrations are removed afterwards."""
     monkeypatch.syspath_prepend(str(tmp_path))
     before = {group: dict(options) for group, options in components._components.items()}
     packages = list(components._packages)
@@ -92,7 +92,7 @@ def test_components_of_ours_have_no_code_and_their_ids_stay(users: Callable[[], 
     before = run_id(compose("train"), IMAGES)
     other = users()
     other.policy(f"{other.name}.py")
-    other.config()  # registered, and not chosen
+    other.config()  # registered, but not chosen
     assert component_code(compose("train")) == {}
     assert run_id(compose("train"), IMAGES) == before
 
@@ -118,7 +118,7 @@ def test_so_is_an_edited_module_that_it_imports_wherever_it_is_imported(
     own = users()
     statement = imports.format(name=own.name)
     own.write(f"{own.name}/__init__.py", "from . import policy")
-    own.policy(f"{own.name}/policy.py", body=statement)  # in a function: not imported yet
+    own.policy(f"{own.name}/policy.py", body=statement)  # inside a function, so not imported yet
     own.write(f"{own.name}/deep/__init__.py", "")
     own.write(f"{own.name}/deep/helper.py", "LIMIT = 1")
     own.write(f"{own.name}/notes.py", "# of nothing")
@@ -167,7 +167,7 @@ def test_a_module_without_a_source_file_is_said_to_be_unwatched(
     monkeypatch.delattr(sys.modules[own.name], "__file__")
     monkeypatch.setattr(sys.modules[own.name], "__spec__", None)
     assert component_code(config) == {}
-    assert f"{own.name} has no source file: a run does not notice when it is edited" in caplog.text
+    assert f"{own.name} has no source file: runs cannot detect that it was edited" in caplog.text
 
 
 def test_tables_do_not_average_runs_of_other_code(configure: Callable[..., TrainConfig]) -> None:

@@ -1,4 +1,4 @@
-"""Runs of two processes with several neighbours of PCR at once: each does its part."""
+"""Runs of two processes that combine PCR with several related methods; each takes effect."""
 
 import dataclasses
 from pathlib import Path
@@ -56,7 +56,7 @@ def test_two_processes_echo_and_follow_a_policy_together(configure: Any, scan: s
     (run,) = tmp_path.glob("photos-*")
     rows = read_rows(run / "rows.jsonl")
     assert_each_does_its_part(rows)
-    # 26 fresh images for each process are 52 uses: 4 updates an epoch, and probes send nothing.
+    # 26 fresh images per process make 52 uses, which are 4 updates an epoch; probes send nothing.
     values = {row["pushed_values"] / row["step"] for row in rows if row["step"]}
     assert len(values) == 1
     assert rows[-1]["step"] == 16

@@ -1,4 +1,4 @@
-"""A policy declares a column of its own: rows have it, the manifest says so, and the run is read back."""
+"""A policy declares its own column: rows have it, the manifest lists it, and the run is read back."""
 
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ DEMAND = Column(name="demand", unit="images/s", meaning="wanted", rows=("policy"
 
 
 class Demanding(OneGroup):
-    """Reads at group 2, and says how many images per second it was asked for."""
+    """Reads at group 2 and reports a demand in images per second."""
 
     columns = (DEMAND, Column(name="measure", unit="", meaning="", kind="word", words=("demand",)))
 

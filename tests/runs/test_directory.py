@@ -1,4 +1,4 @@
-"""Who owns a run directory, and what it says about itself."""
+"""Ownership of run directories, and what their manifests state."""
 
 import json
 from dataclasses import replace
@@ -70,7 +70,7 @@ def test_an_edited_configuration_is_refused(configure: Any) -> None:
         text = directory.config_path.read_text()
     directory.config_path.write_text(text.replace("momentum: 0.9", "momentum: 0.5"))
     with (
-        pytest.raises(RunError, match=r"of another configuration: training.momentum differ"),
+        pytest.raises(RunError, match=r"belongs to another configuration: training.momentum differ"),
         claim(configure(), IMAGES),
     ):
         pytest.fail("claimed")
@@ -149,7 +149,7 @@ def test_records_are_described_and_may_not_change_under_a_run(configure: Any) ->
     resumed = described(configure(), manifest)
     describe_records(resumed, index("one"), index("0"), index("two"))
     assert resumed.records_key == manifest.records_key
-    with pytest.raises(RunError, match="began with val records of fingerprint two, now it is three"):
+    with pytest.raises(RunError, match="began with val records of fingerprint two, but it is three now"):
         describe_records(resumed, index("one"), index("0"), index("three"))
 
 
@@ -209,7 +209,7 @@ def finish(config: TrainConfig) -> Path:
 
 
 def test_a_sweep_over_workers_is_one_directory_each(configure: Any) -> None:
-    """Their seconds are what such a sweep is for; what they learn is the same."""
+    """Such a sweep is for measuring seconds; all of its runs learn the same."""
     shared = finish(configure())
     folders = [shared]
     for num_workers in (1, 2):
@@ -218,7 +218,7 @@ def test_a_sweep_over_workers_is_one_directory_each(configure: Any) -> None:
         folders.append(finish(configure(loader__num_workers=num_workers)))
     assert len(set(folders)) == 3
     assert all(folder.name.startswith(f"{shared.name}-t") for folder in folders[1:])
-    for num_workers, folder in enumerate(folders):  # and the same sweep again finds all of them
+    for num_workers, folder in enumerate(folders):  # repeating the sweep finds all of them
         with claim(configure(loader__num_workers=num_workers), IMAGES) as directory:
             assert (directory.path, directory.status) == (folder, "finished")
 
@@ -230,7 +230,7 @@ def test_an_interrupted_run_is_continued_with_other_workers(configure: Any) -> N
     with claim(more, IMAGES) as again:
         assert (again.path, again.status) == (directory.path, "interrupted")
     assert finish(more) == directory.path
-    with claim(more, IMAGES) as done:  # the same command finds what it has finished
+    with claim(more, IMAGES) as done:  # the same command finds its finished run
         assert (done.path, done.status) == (directory.path, "finished")
 
 
@@ -296,7 +296,7 @@ def test_a_folder_that_cannot_be_made_is_named(configure: Any, tmp_path: Path) -
 
 
 def test_the_planned_directory_is_the_one_that_is_claimed(configure: Any) -> None:
-    """Beside a finished run of other settings of speed it is one of its own."""
+    """If a finished run has other speed settings, the planned directory is a new one."""
     first = configure()
     with claim(first, "0123") as directory:
         manifest = new_manifest(first, torch.device("cpu"), None, name=directory.path.name, images="0123")

@@ -1,4 +1,4 @@
-"""Whole runs in two real processes: one directory, rows of both, the same end after an interruption."""
+"""Whole runs in real processes: one directory, rows of all of them, the same end after an interruption."""
 
 import dataclasses
 import hashlib
@@ -31,7 +31,7 @@ all_rows = Loop.rows
 
 
 def interrupted_rows(loop: Loop) -> Iterator[Row]:
-    """As `Loop.rows`; the second process alone is asked to stop in the second epoch."""
+    """Like `Loop.rows`, but only the second process is asked to stop, in the second epoch."""
     for row in all_rows(loop):
         yield row
         if row["kind"] == "eval" and os.environ["RANK"] == "1":
@@ -63,7 +63,7 @@ def test_a_run_of_two_processes(mode: str, configure: Any, tmp_path: Path) -> No
         return dataclasses.replace(
             configure(
                 runs_root=str(tmp_path / folder),
-                records__root=str(tmp_path / f"{mode}-records"),  # made by the first process alone
+                records__root=str(tmp_path / f"{mode}-records"),  # prepared by the first process alone
                 training__log_every_steps=1,
             ),
             gradients=ThreeLCConfig(mode=mode, sparsity=1.5),
@@ -79,7 +79,7 @@ def test_a_run_of_two_processes(mode: str, configure: Any, tmp_path: Path) -> No
     whole, resumed = (read_rows(run / "rows.jsonl") for run in runs)
     assert deterministic_part(resumed) == deterministic_part(whole)
     last = whole[-1]
-    # 52 images, 26 for each process, twice; in batches of 16 and 10.
+    # 52 images, 26 per process, in two epochs; in batches of 16 and 10.
     assert last["samples_seen"] == 2 * 52
     assert last["step"] == 4
     assert last.keys() >= {*TRAFFIC, "network_s"}
@@ -112,7 +112,7 @@ def sum_of_parameters(run: Path) -> int:
 
 def test_one_process_cannot_compress_what_nobody_sends(configure: Any, tmp_path: Path) -> None:
     config = dataclasses.replace(configure(runs_root=str(tmp_path / "alone")), gradients=ThreeLCConfig())
-    with pytest.raises(ConfigError, match=r"gradients=threelc .*this is one process"):
+    with pytest.raises(ConfigError, match=r"gradients=threelc .*there is only one process"):
         run_training(config, progress=False)
     assert not (tmp_path / "alone").exists()
 
@@ -143,19 +143,19 @@ def test_scaled_losses_are_not_compressed(configure: Any, monkeypatch: pytest.Mo
         combinations.check_precision(config, trainer)
 
 
-# A run that goes on with another number of processes.
+# Runs that resume with another number of processes.
 
 
 def watched_run(
     _processes: Processes, config: TrainConfig, seen: Path, stop_after: int | None = None
 ) -> dict[str, Any]:
-    """Train; keep a fingerprint of every batch that is trained on, by update and slot. Maybe stop early."""
+    """Train and save a fingerprint of every training batch by update and slot; optionally stop early."""
     torch.set_num_threads(1)
     update = Trainer.update
 
     def watched(trainer: Trainer, images: torch.Tensor, labels: torch.Tensor, **given: Any) -> float:
         key = hashlib.sha256(images.numpy().tobytes() + labels.numpy().tobytes()).hexdigest()
-        with (seen / f"{given['step']}-{given['slot']}").open("x") as file:  # fails if it was there
+        with (seen / f"{given['step']}-{given['slot']}").open("x") as file:  # fails if it exists
             file.write(key)
         return update(trainer, images, labels, **given)
 
@@ -178,7 +178,7 @@ def watched_run(
 
 @pytest.mark.program
 def test_a_run_goes_on_with_another_number_of_processes(configure: Any, tmp_path: Path) -> None:
-    """Four processes, then two of them, then one: images, pixels and counters of one that ran alone."""
+    """Four processes, then two, then one: images, pixels and counters equal those of a single process."""
 
     def config(folder: str, world_size: int) -> TrainConfig:
         return dataclasses.replace(
@@ -211,12 +211,12 @@ def test_a_run_goes_on_with_another_number_of_processes(configure: Any, tmp_path
     for one, other in zip(*rows, strict=True):
         for key in ("kind", "epoch", "step", "samples_seen", "samples_trained", "learning_rate"):
             assert one[key] == other[key], key
-        # Sums are rounded in another order, and the third update normalises three images at a time, which
-        # makes anything of it.
+        # Sums are rounded in another order. The third update normalises only three images at a time, which
+        # may amplify the difference to any size.
         if one["step"] < 3:
             assert one["train_loss"] == pytest.approx(other["train_loss"], rel=1e-4)
     last, last_alone = rows[1][-1], rows[0][-1]
-    # Of four processes, three records may have been read by two; of two, one.
+    # With four processes, up to three records are read by two of them; with two processes, one record.
     assert last_alone["record_bytes"] <= last["record_bytes"] < 2 * last_alone["record_bytes"]
     assert last["bytes_read"] >= last["record_bytes"]
 

@@ -1,4 +1,4 @@
-"""Whole runs that echo: epochs are of fresh examples, schedules of updates, and rows say what R was."""
+"""Whole runs with echo: epochs count fresh examples, schedules count updates, and rows report the ratio R."""
 
 from pathlib import Path
 from typing import Any
@@ -31,7 +31,7 @@ def test_epochs_count_fresh_examples_and_schedules_updates(configure: Any, echo:
     rows = rows_of(config)
     evaluations = [row for row in rows if row["kind"] == "eval"]
     assert [row["samples_seen"] for row in evaluations] == [52, 104]
-    # 52 images in batches of 16 are 4 batches; half of them, two, come once more.
+    # 52 images in batches of 16 make 4 batches; half of them, two, come once more.
     per_epoch = {"batch": 6}.get(echo.name, -(-round(52 * echo.factor) // 16))
     assert [row["step"] for row in evaluations] == [per_epoch, 2 * per_epoch]
     if echo.name != "batch":

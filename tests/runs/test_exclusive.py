@@ -1,4 +1,4 @@
-"""Runs whose seconds count: they have the machine to themselves, and rows say what others took of the CPU."""
+"""Runs that are timed: they can have the machine to themselves, and rows hold the CPU share of others."""
 
 import logging
 import threading
@@ -20,7 +20,7 @@ from pcr_exp.system.lock import hold_host
 
 
 class Crowded:
-    """In place of `OthersCpu`: others take a fifth, and of the second row it cannot be told."""
+    """Stand-in for `OthersCpu`: others take a fifth; for the second row, the share is unknown."""
 
     def __init__(self, roots: list[int]) -> None:
         self._shares = iter([0.2, None, 0.2, 0.2, 0.2, 0.2])
@@ -35,7 +35,7 @@ class Crowded:
 
 @pytest.fixture
 def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The host's lock lies here: no run outside the test waits for it, or keeps it."""
+    """Folder of the host's lock, so that no run outside the test waits for the lock or holds it."""
     folder = tmp_path / "host"
     folder.mkdir()
     monkeypatch.setattr(lock, "shared_folder", lambda: folder)

@@ -1,4 +1,4 @@
-"""Two configurations share a run exactly if the same would be learned."""
+"""Two configurations share a run if and only if they would learn the same."""
 
 import copy
 import json
@@ -67,12 +67,12 @@ def another(value: object) -> object:
     if isinstance(value, dict):
         return {key: another(entry) for key, entry in value.items()}
     if value == "classification":
-        return "auc"  # only a task that there is has a headline
+        return "auc"  # only an existing task has a primary metric
     return "another"
 
 
 def test_every_key_counts_unless_it_cannot_change_what_is_learned(configure: Any) -> None:
-    # Of several processes that send each other codes: otherwise gradients= and network= do nothing.
+    # Several processes that send codes to each other; otherwise gradients= and network= have no effect.
     config = configure(world_size=2, gradients__name="threelc")
     before = run_id(config, IMAGES)
     keys = leaves(config)
@@ -148,7 +148,7 @@ def test_a_preset_that_was_overridden_is_not_called_by_its_name(configure: Any) 
 
 
 def test_the_setting_of_committed_runs_does_not_move() -> None:
-    """Their names end in the key of what is the setting in tables, of runs to come as well."""
+    """Their names end in the key that identifies their setting in tables and for future runs."""
     sets = [json.loads(path.read_text()) for path in (REPO / "results").rglob("runs/runs.json")]
     committed = {run_id: run for runs in sets for run_id, run in runs.items()}
     assert len(committed) >= 343
@@ -201,7 +201,7 @@ def test_how_many_processes_share_a_batch_is_no_science(configure: Any) -> None:
     two, one = configure(world_size=2), configure(training__batch_size=32)
     assert identity(asdict(two), IMAGES)["training"]["global_batch_size"] == 32
     different = differences(identity(asdict(two), IMAGES), identity(asdict(one), IMAGES))
-    assert different == ["training.batch_size"]  # which batch norm sees together
+    assert different == ["training.batch_size"]  # the images that batch norm sees together
     for sent in ({"gradients__name": "fp16"}, {"gradients__mode": "server"}, {"network__latency_ms": 1.0}):
         assert identity(asdict(configure(world_size=2, **sent)), IMAGES)["world_size"] == 2
 
@@ -253,7 +253,7 @@ def test_with_folds_the_share_that_is_held_out_without_them_does_not_count(confi
 
 
 def test_other_weights_to_begin_with_are_another_run(configure: Any, tmp_path: Path) -> None:
-    """In a file of the same name, too."""
+    """Even if the file has the same name."""
     weights = tmp_path / "pre.pt"
     config = configure(model__weights=str(weights))
     ids = []

@@ -1,4 +1,4 @@
-"""Real processes: killed without warning, and two at one run."""
+"""Real processes: one killed without warning, and two that start the same run."""
 
 import logging
 import multiprocessing
@@ -23,7 +23,7 @@ FORKSERVER = multiprocessing.get_context("forkserver")
 
 
 def train_slowly(config: TrainConfig, errors: Path) -> None:
-    """So that there is a middle of an epoch to be killed in."""
+    """Train slowly enough to be killed in mid-epoch."""
     os.dup2(os.open(errors, os.O_WRONLY | os.O_CREAT), 2)
     update = Trainer.update
 
@@ -37,7 +37,7 @@ def train_slowly(config: TrainConfig, errors: Path) -> None:
 
 
 def start(config: TrainConfig, errors: Path) -> ForkServerProcess:
-    """A process of its own, from one that has imported everything."""
+    """Start a process, forked from one that has imported everything."""
     process = FORKSERVER.Process(target=train_slowly, args=(config, errors))
     process.start()
     return process
@@ -59,14 +59,14 @@ def wait_for_rows(config: TrainConfig, process: ForkServerProcess, num_rows: int
 def test_killed_in_mid_epoch_and_resumed_the_rows_are_those_of_one_not_killed(
     configure: Any, tmp_path: Path
 ) -> None:
-    """Also those of a policy, which goes on from what it knew at the checkpoint."""
+    """This includes the rows of a policy, which resumes from its state at the checkpoint."""
     scan = CosineConfig(name="cosine", threshold=0.9, first_epoch=1, every_epochs=1, num_images=8)
     changes = {"training__epochs": 3, "training__log_every_steps": 1, "loader__num_workers": 1, "scan": scan}
     whole = run_training(configure(**changes, runs_root=str(tmp_path / "whole")), progress=False)
     wanted = deterministic_part(read_rows(whole.folder / "rows.jsonl"))
 
-    # Rows 6 to 8 are of updates 5 to 7, in epoch 2: killed after 7, it goes on from its checkpoint after 6.
-    # Of the policy's rows two are decisions; it goes on from the checkpoint after 3, before the second.
+    # Row 8 is that of update 5, in epoch 2; before it are two policy rows and an evaluation.
+    # Killed then, the run resumes from the checkpoint after update 3, before the policy's second row.
     config = configure(**changes, training__checkpoint_every_steps=3)
     process = start(config, tmp_path / "errors.txt")
     directory = wait_for_rows(config, process, 8)
@@ -84,7 +84,7 @@ def test_killed_in_mid_epoch_and_resumed_the_rows_are_those_of_one_not_killed(
     for row in rows:
         assert sum(row[part] for part in SPLIT_S) == pytest.approx(row["wall_s"], rel=0.01)
     assert f"process {process.pid} on" in directory.log_path.read_text()
-    assert "died holding this run; taking over" in directory.log_path.read_text()
+    assert "died while holding this run; taking it over" in directory.log_path.read_text()
 
 
 def test_of_two_processes_at_one_run_the_second_is_refused(configure: Any, tmp_path: Path) -> None:

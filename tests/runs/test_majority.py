@@ -1,4 +1,4 @@
-"""The share of the most frequent class stands in the manifest, and a target below it is warned of."""
+"""The manifest holds the share of the most frequent class; a target below it leads to a warning."""
 
 import logging
 from collections import Counter

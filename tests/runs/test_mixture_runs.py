@@ -1,4 +1,4 @@
-"""`dataset=mixture`: a training on two sources at two scan groups, as the commands make it."""
+"""`dataset=mixture`: training on two sources at two scan groups, through the commands."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ SMALL = ["training=debug", "training.num_threads=1", "training.learning_rate=0.0
 
 @pytest.fixture(scope="module")
 def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Records of embedded photographs: 48 to train on whose label is the photograph, and 32."""
+    """Records of embedded photographs labelled by photograph; 48 training images in `many`, 32 in `few`."""
     root = tmp_path_factory.mktemp("sources")
     places = {}
     for name, num_train, num_val in (("many", 48, 12), ("few", 32, 20)):
@@ -59,7 +59,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.fixture
 def mixed(places: dict[str, Path], tmp_path: Path) -> list[str]:
-    """An epoch of 48 images takes 36 of the many at group 2, and 12 of the few at group 5."""
+    """An epoch of 48 images takes 36 of `many` at group 2 and 12 of `few` at group 5."""
     return [
         *("dataset=mixture", "dataset.epoch=48", *SMALL, "training.epochs=2", "scan=group_5"),
         f"+dataset.sources.many.root={places['many']}",
@@ -80,7 +80,7 @@ def index_of(folder: Path, split: str = "train", encoding: str = "pcr") -> Recor
 
 
 def test_rows_count_each_source(mixed: list[str], places: dict[str, Path]) -> None:
-    """Exactly: images by the shares; bytes of every record, once for each epoch that uses it."""
+    """The counts are exact: images follow the shares, and a record's bytes count once per epoch and pass."""
     folder, rows = rows_of(compose("train", *mixed))
     for row in (row for row in rows if row["kind"] == "train"):
         assert row["images_of_many"] + row["images_of_few"] == row["samples_seen"]
@@ -90,7 +90,7 @@ def test_rows_count_each_source(mixed: list[str], places: dict[str, Path]) -> No
     assert [(row["images_of_many"], row["images_of_few"]) for row in evaluated] == [(36, 12), (72, 24)]
     assert [(row["val_images_of_many"], row["val_images_of_few"]) for row in evaluated] == [(12, 20)] * 2
     assert {row["num_val"] for row in evaluated} == {32}
-    # Every record has a lane of its own; the second epoch has the rest of a pass of the many, and the next.
+    # Every record has its own lane. The second epoch ends a pass over `many` and starts the next one.
     many, few = index_of(places["many"]).epoch_bytes(2), index_of(places["few"]).epoch_bytes(5)
     assert [row["record_bytes_of_many"] for row in evaluated] == [many, 3 * many]
     assert [row["record_bytes_of_few"] for row in evaluated] == [few, 2 * few]
@@ -197,7 +197,7 @@ def test_a_model_is_renewed_and_scored_again(mixed: list[str], tmp_path: Path) -
 
 
 def test_one_class_has_one_number(mixed: list[str], places: dict[str, Path]) -> None:
-    """Classes of several names stand side by side; here `focus` of one source and `photo` of the other."""
+    """Labels with different classes are joined: here `photo` of one source and `focus` of the other."""
     config = compose("train", *mixed, "dataset.sources.few.label=focus", "training.epochs=1")
     folder, _ = rows_of(config)
     indexes = [index_of(places[name]).classes[label] for name, label in (("many", "photo"), ("few", "focus"))]
@@ -225,7 +225,7 @@ def test_baseline_records_and_schedules_are_read_too(mixed: list[str], places: d
         (["+dataset.sources.Few={root:x,share:1}"], "dataset.sources='Few': wanted names of at most 16"),
         (["dataset.epoch=longest"], "dataset.epoch='longest': wanted largest, smallest, or a number"),
         (["dataset.label=photo"], r"dataset.label='photo': wanted label: .*dataset.sources.<name>.label"),
-        (["dataset.tune_fraction=0.1"], "dataset.tune_fraction=0.1: wanted 0.0: the sources' records"),
+        (["dataset.tune_fraction=0.1"], "dataset.tune_fraction=0.1: wanted 0.0: the records of each source"),
         (["dataset.num_folds=3"], "dataset.num_folds=3: wanted null"),
         (["echo=batch"], "echo='batch': wanted none with dataset=mixture"),
         (["storage.cache=memory", "storage.cache_mib=1"], "storage.cache='memory': wanted null with"),
@@ -265,7 +265,9 @@ def test_other_commands_want_one_dataset(mixed: list[str], tmp_path: Path, comma
     name = command.__name__
     given = [text for text in mixed if text.startswith(("dataset", "+dataset"))]
     out = f"work={tmp_path}" if name == "throughput" else f"out={tmp_path}/out"
-    with pytest.raises(ConfigError, match=r"dataset=mixture .*: wanted one dataset.*one after the other"):
+    with pytest.raises(
+        ConfigError, match=r"dataset=mixture .*: wanted a single dataset.*one source at a time"
+    ):
         command(compose(name, *given, out))
 
 

@@ -1,4 +1,4 @@
-"""A packed set of runs holds what its run directories held, to the last bit."""
+"""A packed set of runs holds exactly what its run directories held, to the last bit."""
 
 import gzip
 import json
@@ -69,7 +69,7 @@ def write_text(path: Path, text: str) -> None:
 
 @pytest.fixture
 def runs_root(tmp_path: Path) -> Path:
-    """Two finished runs and an interrupted one, unpacked from what is committed."""
+    """Two finished runs and an interrupted one, unpacked from committed results."""
     source = Path(__file__).parents[2] / "results" / "throughput_model" / "trainings" / "runs"
     entries = json.loads((source / RUNS_FILE).read_text())
     ids = sorted(entries)[:3]
@@ -149,14 +149,14 @@ def test_runs_are_added_to_a_set(runs_root: Path, tmp_path: Path) -> None:
     pack_runs(runs_root, tmp_path / "at once")
     first, second, unfinished = sorted(runs_root.iterdir())
     out = tmp_path / "one by one"
-    for number, added in enumerate((second, first)):  # the later id first: the order is that of the ids
+    for number, added in enumerate((second, first)):  # later id first; sets are sorted by id
         part = tmp_path / f"part_{number}"
         part.mkdir()
         added.rename(part / added.name)
         main([str(part), str(out), "--add"])
     for name in (ROWS_FILE, RUNS_FILE):
         assert (out / name).read_bytes() == (tmp_path / "at once" / name).read_bytes()
-    pack_runs(tmp_path / "at once", out, add=True)  # what is there already stays as it is
+    pack_runs(tmp_path / "at once", out, add=True)  # existing runs stay as they are
     assert (out / ROWS_FILE).read_bytes() == (tmp_path / "at once" / ROWS_FILE).read_bytes()
     pack_runs(tmp_path / "part_1", out)
     assert [run.manifest.run_id for run in read_packed(out)] == [first.name], "without add, it is replaced"
@@ -171,7 +171,9 @@ def test_no_run_takes_the_place_of_another_of_its_id(runs_root: Path, tmp_path: 
     first = min(runs_root.iterdir())
     rows = (first / "rows.jsonl").read_text().splitlines(keepends=True)
     (first / "rows.jsonl").write_text("".join(rows[:-1]))
-    with pytest.raises(RunError, match=f"has another {first.name} packed already, so this one is not added"):
+    with pytest.raises(
+        RunError, match=f"already contains a different {first.name}, so this one is not added"
+    ):
         pack_runs(runs_root, tmp_path / "packed", add=True)
     assert {path: path.read_bytes() for path in before} == before
 
@@ -193,8 +195,8 @@ def test_nothing_to_pack(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "old", "new", "wanted"),
     [
-        (RUNS_FILE, "{", "", "is no packed set of runs: JSONDecodeError"),
-        (RUNS_FILE, '"manifest"', '"manifold"', "is no packed set of runs: KeyError"),
+        (RUNS_FILE, "{", "", "is not a packed set of runs: JSONDecodeError"),
+        (RUNS_FILE, '"manifest"', '"manifold"', "is not a packed set of runs: KeyError"),
         (RUNS_FILE, '"finished"', '"done"', "runs.json, .*: status='done'"),
         (ROWS_FILE, "eval,1", "eval,one", "rows.csv.gz, line [0-9]+ is damaged"),
         (ROWS_FILE, "eval,1,", "eval,", "rows.csv.gz, line [0-9]+ is damaged"),
@@ -224,5 +226,5 @@ def test_damaged_compressed_rows(runs_root: Path, damage: Callable[[bytes], byte
     pack_runs(runs_root, runs_root)
     rows_path = runs_root / ROWS_FILE
     rows_path.write_bytes(damage(rows_path.read_bytes()))
-    with pytest.raises(RunError, match=f"is no packed set of runs: {wanted}.*fetch both again"):
+    with pytest.raises(RunError, match=f"is not a packed set of runs: {wanted}.*fetch both again"):
         read_packed(runs_root)

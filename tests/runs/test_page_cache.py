@@ -1,4 +1,4 @@
-"""A run says how warm the page cache was when it began, and drops its records first if it is told to."""
+"""A run reports how warm the page cache was at its start, and drops its records first if told to."""
 
 import logging
 import os
@@ -17,7 +17,7 @@ from pcr_exp.system import machine as page_cache
 
 @pytest.fixture
 def on_disk(tmp_path: Path, prepared: Path) -> Path:
-    """Records of its own, all in the page cache, that the kernel can drop."""
+    """A separate copy of the records, all in the page cache, that the kernel can drop."""
     if os.major(tmp_path.stat().st_dev) == 0:
         pytest.skip(f"{tmp_path} is on a file system in memory: give pytest a --basetemp on a disk")
     return Path(shutil.copytree(prepared / "records", tmp_path / "records"))
@@ -25,7 +25,7 @@ def on_disk(tmp_path: Path, prepared: Path) -> Path:
 
 @pytest.fixture
 def in_memory(prepared: Path) -> Iterator[Path]:
-    """Records on a file system in memory, from which nothing can be dropped."""
+    """Records on an in-memory file system, which cannot be dropped."""
     folder = Path("/dev/shm") / f"pcr-exp-test-{os.getpid()}"
     if not os.access(folder.parent, os.W_OK):
         pytest.skip("there is no /dev/shm here")
@@ -55,7 +55,9 @@ def test_what_cannot_be_dropped_is_told_with_the_reason(
         assert settle_page_cache(config, open_data(config)) == 1.0
     warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert len(warnings) == 1
-    assert warnings[0].startswith(f"storage.cold_cache=true: 4 files could not be; {in_memory}/")
+    assert warnings[0].startswith(
+        f"storage.cold_cache=true: 4 files could not be dropped, such as {in_memory}/"
+    )
     assert warnings[0].endswith("100% of it stays in memory (in use, or on a file system in memory)")
     assert "page cache: 100% of the training records" in caplog.text
 
@@ -67,7 +69,7 @@ def test_other_machines_keep_what_they_keep(
     data = open_data(config)
     config.records.root = f"file://{on_disk}"
     assert settle_page_cache(config, data) is None
-    assert f"nothing was dropped, records.root=file://{on_disk} is no local folder" in caplog.text
+    assert f"nothing was dropped, records.root=file://{on_disk} is not a local folder" in caplog.text
     assert all(page_cache.resident_share(path) == 1.0 for path in on_disk.rglob("train/pcr/*.pcr"))
 
 

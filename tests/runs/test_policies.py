@@ -1,4 +1,4 @@
-"""Whole runs under scan policies: what they read and report, no trace of probes, interrupted and resumed."""
+"""Whole runs under scan policies: what they read and report, probes without traces, and resumption."""
 
 import json
 import logging
@@ -96,7 +96,7 @@ def test_cosine_probes_on_its_epochs_and_obeys(run: Any, index: RecordIndex) -> 
         assert all(-1 <= cosine < 1 for group, cosine in row["scores"].items() if group != "10")
     groups = [10, *[probed[0]["group"]] * 2, *[probed[1]["group"]] * 2]
     assert of_epochs(rows, "record_bytes") == [index.epoch_bytes(group) for group in groups]
-    # 20 images are in the first two records; the second probe finds them in memory.
+    # The first two records hold the 20 images; the second probe finds them in memory.
     sample_bytes = sum(index.prefix_bytes(record, 10) for record in range(2))
     assert [row["probe_bytes"] for row in probed] == [sample_bytes] * 2
     assert probed[1]["probe_s"] > probed[0]["probe_s"] > 0
@@ -118,7 +118,7 @@ def test_plateau_tries_and_keeps_the_cheapest_near_the_best(run: Any, index: Rec
 def test_a_run_with_probes_is_the_run_without_until_the_group_changes(
     run: Any, name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Probes that always end in group 10: rows are bit-identical to those of the static group 10."""
+    """If probes always lead to group 10, rows are bit-identical to those of static group 10."""
     scores = session.Probes.run
     probed = []
 
@@ -176,7 +176,7 @@ def test_a_policy_that_needs_images_to_tune_by_is_refused_without_any(
 ) -> None:
     monkeypatch.setattr(RecordIndex, "num_samples", property(lambda self: 0 if self.split == "tune" else 52))
     config = configure(scan=POLICIES["tuned"])
-    with pytest.raises(ConfigError, match=r"scan.judge='tune': wanted train, as no image is held out to"):
+    with pytest.raises(ConfigError, match=r"scan.judge='tune': wanted train, because no image is held out"):
         run_training(config, progress=False)
     (folder,) = Path(config.runs_root).iterdir()
     assert RunDirectory(folder).status == "failed"

@@ -1,4 +1,4 @@
-"""What a model said of every image is kept with the run, comes back, and is packed with its set."""
+"""Predictions of every image are saved with the run, read back, and packed with its set."""
 
 import contextlib
 import dataclasses
@@ -54,7 +54,7 @@ def keep(predictions: Predictions, epoch: int, score: float | None, eval_group: 
 
 @pytest.fixture
 def trained(configure: Configure) -> Path:
-    """A run of four evaluations at two eval groups."""
+    """A run with four evaluations at two eval groups."""
     config = configure(
         scan=ScanConfig(name="group_1", group=1),
         training__epochs=4,
@@ -90,7 +90,7 @@ def test_images_are_those_of_the_records_in_their_order(trained: Path, configure
 
 
 def test_they_are_in_no_other_order_than_the_model_saw(configure: Configure) -> None:
-    """An oracle for pairing: the model is asked again, image by image."""
+    """An oracle for the pairing: run the model again and compare image by image."""
     config = configure()
     with open_session(config, open_data(config), torch.device("cpu"), Processes()) as session:
         session._global_scores(5)
@@ -132,7 +132,7 @@ def test_the_last_and_the_best_stay(scores: list[float | None]) -> None:
 
 
 def test_an_evaluation_that_is_made_again_takes_the_place_of_the_first() -> None:
-    """As after an interruption between an evaluation and its checkpoint."""
+    """This happens after an interruption between an evaluation and its checkpoint."""
     predictions = of_four_images()
     keep(predictions, 1, 0.9)
     state = predictions.state()
@@ -212,7 +212,7 @@ def test_a_set_that_is_added_to_keeps_its_own(configure: Configure, tmp_path: Pa
     pack_runs(roots[0], out)
     ids = pack_runs(roots[1], out, add=True)
     assert len(ids) == 2 and sorted(predictions_below(out)) == ids
-    # A set without any takes its place: nothing of the one before is left.
+    # A set without predictions replaces it and leaves nothing of the earlier one.
     for path in roots[0].glob(f"*/{PREDICTIONS_FILE}"):
         path.unlink()
     pack_runs(roots[0], out)
@@ -233,12 +233,12 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     path.parent.mkdir()
     write_predictions(path, {"run": predictions})
     whole = path.read_bytes()
-    for place in range(0, len(whole), 7):  # wherever it is: said, or seen to be none
+    for place in range(0, len(whole), 7):  # wherever the damage is, reading succeeds or raises RunError
         path.write_bytes(whole[:place] + bytes([whole[place] ^ 0xFF]) + whole[place + 1 :])
         with contextlib.suppress(RunError):
             read_predictions(tmp_path)
     write_predictions(path, {"run": predictions, "other": predictions})
-    with pytest.raises(RunError, match="no predictions of its run, but of 2"):
+    with pytest.raises(RunError, match="holds predictions of 2 runs; wanted those of its own"):
         read_predictions(tmp_path)
     for damaged in (whole[: len(whole) // 2], b"", whole[:60] + b"\0" * 40 + whole[100:]):
         path.write_bytes(damaged)
@@ -263,7 +263,7 @@ def test_arrays_that_do_not_fit_each_other_are_refused(tmp_path: Path) -> None:
 
 
 def test_probabilities_of_all_classes_are_kept_where_the_task_has_them(configure: Configure) -> None:
-    """From them follows every metric of the rows, of one class against another too."""
+    """They determine every metric of the rows, including one class against another."""
     balanced = {"task__name": "balanced", "dataset__targets": {"balanced_accuracy": 0.6}}
     folder = run_training(configure(**balanced, training__epochs=2), progress=False).folder
     (kept,) = predictions_below(folder.parent).values()
@@ -292,7 +292,7 @@ def test_labels_in_another_order_are_a_defect() -> None:
 
 @given(st.lists(st.floats(0, 12, width=32), min_size=2, max_size=300))
 def test_ranks_of_images_survive_sixteen_bits(losses: list[float]) -> None:
-    """AUC is of the margin, which follows from the loss: ties aside, no pair changes its order."""
+    """AUC ranks images by margin, which follows from the loss; except for ties, no pair changes its order."""
     loss = np.array(losses, dtype=np.float32)
     kept = loss.astype(np.float16).astype(np.float32)
     assert (np.diff(kept[np.argsort(loss, kind="stable")]) >= 0).all()
@@ -332,7 +332,7 @@ def test_a_task_that_keeps_nothing_of_images_has_none() -> None:
 
 
 def test_no_file_name_is_published(trained: Path) -> None:
-    """Names of a user's files may be names of people."""
+    """Names of a user's files may contain names of people."""
     assert b".jpg" not in (trained / PREDICTIONS_FILE).read_bytes()
     with np.load(trained / PREDICTIONS_FILE) as file:
         words = {name: str(file[name]) for name in file.files if file[name].dtype.kind == "U"}

@@ -1,4 +1,4 @@
-"""What a run sees of its images is measured on its own crops, once, and leaves no trace in training."""
+"""Image quality of a run is measured once, on its own crops, and leaves no trace in training."""
 
 import json
 import logging
@@ -33,7 +33,7 @@ from pcr_exp.system.randomness import Purpose, stream
 
 @pytest.fixture
 def own_records(configure: Any, tmp_path: Path) -> Any:
-    """Configurations whose records nobody has measured yet."""
+    """Makes configurations whose records have not been measured yet."""
     root = tmp_path / "records"
 
     def make(**changes: Any) -> Any:
@@ -60,7 +60,7 @@ def test_it_is_the_similarity_of_the_crops_that_training_gets(own_records: Any) 
     assert measured.ms_ssim_mean == pytest.approx(np.mean([value.value for value in values]))
     assert measured.ms_ssim_std == pytest.approx(np.std([value.value for value in values]))
     assert (measured.group, measured.decode, measured.num_images) == (2, "scaled", 6)
-    assert measured.num_scales == values[0].num_scales == 2  # of five: the crops have 32 px
+    assert measured.num_scales == values[0].num_scales == 2  # of five, because the crops have 32 px
     assert measured.antialias is config.loader.antialias
     assert 0 < measured.bytes_per_image < records.index.mean_prefix_bytes(2)
 
@@ -103,7 +103,7 @@ def test_it_is_measured_once_for_all_that_decides_it(
         again(**changes)
     assert measured == [[5]] * 4
     again(scan=MssimConfig(name="mssim", candidates=[1, 5]))
-    assert measured[-1] == [1, 10]  # group 5 is known, and all are read if none will do
+    assert measured[-1] == [1, 10]  # group 5 is known; group 10 is read if no candidate is good enough
 
 
 def test_a_damaged_measurement_is_made_again(own_records: Any) -> None:
@@ -174,7 +174,7 @@ def test_a_baseline_is_no_group_1_in_rows_logs_and_tables(
     assert not [text for text in caplog.messages if "group 1" in text]
     assert any("so far train" in text for text in caplog.messages), "clocks of a row are of the whole run"
     (found,) = read_runs(folder.parent)
-    run = replace(found, rows=[{**row, "scan_group": 1} for row in found.rows])  # as older ones say it
+    run = replace(found, rows=[{**row, "scan_group": 1} for row in found.rows])  # as in older runs
     assert run_frame([run])["group"].tolist() == [0]
     assert set(eval_curves(run_frame([run]))["scan_group"]) == {0}
 

@@ -1,7 +1,7 @@
-"""However, and whenever, a run is interrupted, resumed it ends with the rows of one that was not.
+"""A run that is interrupted in any way, at any time, resumes to the rows of an undisturbed run.
 
 The cases are a covering set of pairs of settings, kinds of interruption and moments, not their full product.
-A real `kill -9` is in `test_kill`, runs of several processes are in `test_distributed`.
+`test_kill` has a real `kill -9`; `test_distributed` has runs of several processes.
 """
 
 import os
@@ -39,14 +39,14 @@ class Case:
     policy: str
     echo: str
     bounded: bool
-    """Whether activations are kept with bounded errors."""
+    """Whether activations are saved with bounded errors."""
     kind: str
-    """`int` or `term`: a signal, after which the run saves itself; `error`: an update fails; `lost`: the run
-    ends at once. The last two go on from the checkpoint before."""
+    """`int` or `term`: a signal; the run saves a checkpoint. `error`: an update fails. `lost`: the run
+    ends at once. The last two resume from the previous checkpoint."""
     step: int
-    """The update that it happens in, from 0."""
+    """Update in which it happens, from 0."""
     saved: int | None = None
-    """The updates behind the checkpoint that it goes on from, where that is not the one due before `step`."""
+    """Number of updates in the checkpoint that the run resumes from, if not the one due before `step`."""
 
     def __str__(self) -> str:
         return f"{self.policy}-{self.echo}-{'bounded' if self.bounded else 'kept'}-{self.kind}-{self.step}"
@@ -82,7 +82,7 @@ CASES = [
 ]
 EPOCHS = {"static": 3, "mssim": 2}
 _whole: dict[tuple[str, str, bool], tuple[list[Row], str | None]] = {}
-"""By setting: rows and layers of a run that nothing disturbs, made by the first case that needs it."""
+"""Rows and layers of an undisturbed run, by setting; made by the first case that needs them."""
 
 
 def composed(configure: Callable[..., TrainConfig], case: Case, runs_root: Path) -> TrainConfig:
@@ -100,7 +100,7 @@ def composed(configure: Callable[..., TrainConfig], case: Case, runs_root: Path)
 
 
 def outcome_of(config: TrainConfig) -> tuple[list[Row], str | None]:
-    """The deterministic part of a finished run's rows, and its file of layers."""
+    """Train; return the deterministic part of the run's rows, and the text of its layer file or None."""
     directory = RunDirectory(run_training(config, progress=False).folder)
     rows = deterministic_part(read_rows(directory.rows_path))
     return rows, directory.layers_path.read_text() if directory.layers_path.exists() else None
@@ -158,7 +158,7 @@ def test_interrupted_and_resumed_the_rows_are_the_same(
 
 
 def test_the_cases_cover_every_pair() -> None:
-    """Every policy, echo and way of keeping activations meets an orderly end and a loss; every kind, each."""
+    """Every policy occurs. Every echo has orderly and other ends, and every way of saving has all kinds."""
     kinds = {"int", "term", "error", "lost"}
     assert {case.policy for case in CASES} == set(POLICIES)
     assert {case.echo for case in CASES} == set(ECHOES)

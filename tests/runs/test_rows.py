@@ -1,4 +1,4 @@
-"""The validator refuses what a row cannot be; the row file keeps exactly the rows that count."""
+"""The validator refuses impossible rows; the row file keeps exactly the rows that count."""
 
 import json
 from dataclasses import replace
@@ -235,5 +235,5 @@ def test_rows_behind_the_checkpoint_and_a_torn_line_are_cut_off(tmp_path: Path) 
 
 def test_fewer_rows_than_the_checkpoint_knows_of(tmp_path: Path) -> None:
     path = write(tmp_path / "rows.jsonl", json.dumps(row()))
-    with pytest.raises(RunError, match=r"has 1 rows, but the checkpoint beside it was made after 2"):
+    with pytest.raises(RunError, match=r"has 1 rows, but the run's checkpoint was made after 2"):
         RowFile(path, 2)

@@ -1,4 +1,4 @@
-"""A run's configuration, as it is read back from its directory."""
+"""A run's configuration, read back from its directory."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from pcr_exp.errors import RunError
 from pcr_exp.runs.directory import RunDirectory, claim
 
 IMAGES = "0123456789abcdef"
-# Strings that one reader of YAML or another takes for something else.
+# Strings that some readers of YAML take for another type.
 LOOK_LIKE_OTHERS = [
     *("1e-5", "2026-11-22", "012", "0x1f", "1:30", "yes", "off", "~"),
     *(".inf", "1_000", "=", "<<", "nan"),
@@ -44,5 +44,5 @@ def test_a_configuration_is_read_as_omegaconf_reads_it(tmp_path_factory: Any, co
         path.write_text(OmegaConf.to_yaml(OmegaConf.create({"group": config})))
         wanted = OmegaConf.to_container(OmegaConf.load(path))
     except (ConfigTypeError, GrammarParseError, yaml.YAMLError):
-        reject()  # no value that a configuration can hold
+        reject()  # not a value that a configuration can hold
     assert RunDirectory(path.parent).config() == wanted

@@ -1,4 +1,4 @@
-"""What a run writes: none of the secrets that its configuration, its command, its log and its errors hold."""
+"""A run writes none of the secrets in its configuration, its command, its log and its errors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ADDRESS = f"https://me:{SECRET}@host/weights?sig={SECRET}"
 
 @dataclass(kw_only=True, slots=True)
 class LoggedInConfig(TinyConfig):
-    """A user's own model, which loads weights from somewhere."""
+    """A user's own model, with credentials for loading its weights."""
 
     name: str = "logged_in"
     api_token: str = SECRET

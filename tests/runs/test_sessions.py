@@ -1,4 +1,4 @@
-"""Sessions of a run, and whether its seconds are of one setting, machine and code."""
+"""Sessions of a run, and whether its seconds come from one setting, machine and code."""
 
 from dataclasses import asdict
 from typing import Any

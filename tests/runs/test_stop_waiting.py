@@ -1,4 +1,4 @@
-"""A run that is asked to stop while no update is under way does not wait for the end of one."""
+"""A run that is asked to stop while no update is running does not wait for one to end."""
 
 import os
 import signal
@@ -25,12 +25,12 @@ def rows_of(config: Any) -> list[Row]:
 
 @pytest.fixture(autouse=True)
 def little_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A loader that is closed leaves a read that hangs behind soon."""
+    """A closed loader soon abandons a hanging read."""
     monkeypatch.setattr(fetch, "_JOIN_S", 0.5)
 
 
 class Interruption:
-    """An interrupt some seconds after a test says so, while reads wait for `goes_on`."""
+    """Sends an interrupt some seconds after `send_after`, while reads wait for `goes_on`."""
 
     def __init__(self) -> None:
         self.goes_on = threading.Event()
@@ -46,7 +46,7 @@ class Interruption:
         os.kill(os.getpid(), signal.SIGINT)
 
     def assert_heard_at_once(self, config: Any) -> Path:
-        """The run ends with it long before the reads do; returns its folder."""
+        """Assert that the run ends long before the reads do; return its folder."""
         try:
             with pytest.raises(KeyboardInterrupt):
                 run_training(config, progress=False)
@@ -54,7 +54,7 @@ class Interruption:
         finally:
             self.goes_on.set()
             for timer in self._timers:
-                timer.cancel()  # a run that did not wait shall not have its interrupt somewhere else
+                timer.cancel()  # if the run ended early, its interrupt must not hit something else
         assert took_s < 20, "the read would have taken a minute; the loader leaves it behind"
         (folder,) = (path for path in Path(config.runs_root).iterdir() if path.is_dir())
         assert RunDirectory(folder).status == "interrupted"
@@ -65,7 +65,7 @@ class Interruption:
 def test_an_interrupt_while_storage_stands_still_is_heard_at_once(
     configure: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, num_workers: int
 ) -> None:
-    # Four batches to a record: the epoch is not read to its end when storage stands still.
+    # Four batches per record, so the epoch is not fully read when storage stands still.
     changes = {"loader__num_workers": num_workers, "loader__prefetch_batches": 1, "training__batch_size": 4}
     changes |= {"loader__lanes": 1, "loader__shuffle_records": 1, "loader__records_ahead": 1}
     wanted = rows_of(configure(**changes, runs_root=str(tmp_path / "whole")))
@@ -96,7 +96,7 @@ def test_an_interrupt_while_storage_stands_still_is_heard_at_once(
 def test_an_interrupt_while_the_loader_pauses_for_an_evaluation_is_heard_at_once(
     configure: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was read ahead for the next epoch stands still. The evaluation is made when the run goes on."""
+    """Reads ahead for the next epoch stand still. The evaluation is made when the run resumes."""
     wanted = rows_of(configure(runs_root=str(tmp_path / "whole")))
     config = configure()
     interruption = Interruption()

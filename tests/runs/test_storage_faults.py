@@ -1,4 +1,4 @@
-"""Training from a web server that misbehaves in every way: what passes is counted, what lasts is told."""
+"""Training from a faulty web server: transient faults are counted, lasting faults are reported."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -25,14 +25,14 @@ PASSING: list[dict[str, Any]] = [
 ]
 LASTING: dict[str, tuple[dict[str, Any], str]] = {
     "changed object": ({"revision": 1}, r"was replaced while it was in use: its ETag is"),
-    "missing object": ({"status": 404}, r"does not exist, and the index beside it lists it"),
-    "refused": ({"status": 403}, r"the server refuses it \(403"),
+    "missing object": ({"status": 404}, r"does not exist, but the index next to it lists it"),
+    "refused": ({"status": 403}, r"the server refuses access \(403"),
     "always gone": ({"status": 503}, r"503.*It was tried 7 times"),
 }
 TRAINING_RECORDS = "/train/pcr/record"
 BEFORE: list[dict[str, Any]] = [{}] * (4 + 4 + 4)
-"""Before training each of the four records is read three times: its header, images for the facts of the
-dataset, and images whose quality is measured."""
+"""Before training, each of the four records is read three times: its header, images for the facts of the
+dataset, and images for the quality measurement."""
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def test_what_passes_changes_nothing_and_is_counted(
     undisturbed = train(runs_root=str(tmp_path / "undisturbed"))
     assert (undisturbed[-1]["num_requests"], undisturbed[-1]["num_retries"]) == (8, 0), "4 records, twice"
     server.requests.clear()
-    # Each is followed by one that succeeds: else a read might meet them all, and give up.
+    # Each fault is followed by a success; otherwise one read might meet them all and give up.
     server.script = BEFORE + [how for fault in PASSING for how in (fault, {})]
     disturbed = train()
     assert deterministic_part(disturbed) == deterministic_part(undisturbed)
@@ -74,7 +74,7 @@ def test_what_passes_changes_nothing_and_is_counted(
 def test_a_server_that_is_gone_for_a_while_is_waited_for(
     train: Callable[..., list[Row]], server: RangeServer
 ) -> None:
-    """All four readers meet a server that is not there, some of them several times."""
+    """All four readers find the server unavailable, some of them several times."""
     server.script = BEFORE + [{"resets": True}] * 10
     assert train()[-1]["num_retries"] == 10
     pauses_s = sum(0.5 * 2**attempt for attempt in range(retry.NUM_ATTEMPTS - 1))
@@ -86,7 +86,7 @@ def test_what_lasts_ends_the_run_and_is_told(
     train: Callable[..., list[Row]], server: RangeServer, fault: str
 ) -> None:
     how, words = LASTING[fault]
-    if fault == "changed object":  # each record is read once an epoch: it changes in the second
+    if fault == "changed object":  # each record is read once per epoch, and changes in the second
         server.script = BEFORE + [{}] * 4 + [how] * 4
     else:
         server.num_bad = None
@@ -95,12 +95,12 @@ def test_what_lasts_ends_the_run_and_is_told(
     with pytest.raises(PcrExpError, match=words):
         train()
     asked = sum(TRAINING_RECORDS in path for _, path, _ in server.requests)
-    # Sizes of the four records are asked for first, for training and for a look at them.
+    # The sizes of the four records are requested first, for training and for inspection.
     num_reads = 28 if fault == "always gone" else len(BEFORE) + 2 * 4
     assert asked <= num_reads + 8, "no storm of retries"
 
 
 def test_a_server_without_a_name_ends_the_run_at_once(configure: Any) -> None:
     config = configure(records__root="http://nowhere.invalid/records", records__auto_prepare=False)
-    with pytest.raises(PcrExpError, match=r"nobody knows a server of this name \(DNS\)"):
+    with pytest.raises(PcrExpError, match=r"its server name does not resolve \(DNS\)"):
         run_training(config, progress=False)

@@ -1,4 +1,4 @@
-"""Where studies' results lie: what has an identity of its own has a folder of its own."""
+"""Folders of studies' results: each identity has its own folder."""
 
 import copy
 import json
@@ -24,7 +24,7 @@ WITHOUT_EFFECT = {
     *("storage.reads_in_flight", "storage.cache", "storage.cache_mib"),
 }
 OTHERS = {"dataset.targets", "records.scans.name", "records.scans.scans"}
-"""Targets are of trainings; names of scripts and their scans: tests/runs/test_identity.py."""
+"""Targets concern trainings. tests/runs/test_identity.py covers names of scripts and their scans."""
 
 
 def leaves(config: object, prefix: str = "") -> list[str]:
@@ -122,7 +122,7 @@ def test_a_folder_with_results_of_another_study_is_refused(tmp_path: Path) -> No
     for setting in ("groups=[1,5,10]", "image_size=64", "decode=libjpeg"):
         other = study("tolerance", tmp_path, f"out={out}", "groups=[1,10]", setting)
         name = setting.partition("=")[0]
-        with pytest.raises(RunError, match=rf"mine has results of another study: {name} differ\. Leave out="):
+        with pytest.raises(RunError, match=rf"mine has results of another study: {name} differ\. Omit out="):
             folder_of(other)
     with pytest.raises(RunError, match=r"another study: .*images.* differ"):
         folder_of(config, "fedcba98")
@@ -135,7 +135,7 @@ def test_a_folder_with_results_of_another_study_is_refused(tmp_path: Path) -> No
 def test_results_that_do_not_say_what_they_are_of_are_kept(name: str, tmp_path: Path) -> None:
     config = study("quality", tmp_path, f"out={tmp_path}")
     (tmp_path / name).write_text("older")
-    with pytest.raises(RunError, match=r"has results that do not say what they are of \(no identity\.json\)"):
+    with pytest.raises(RunError, match=r"has results of an unknown study \(no identity\.json\)"):
         folder_of(config)
     for content in ("[1]", "{"):
         (tmp_path / IDENTITY_FILE).write_text(content)

@@ -1,4 +1,4 @@
-"""A run that is judged by another headline than top-1, from its configuration to its files."""
+"""A run whose primary metric is not top-1, from its configuration to its files."""
 
 from typing import Any
 
@@ -28,12 +28,13 @@ def test_rows_and_manifest_tell_the_headline(configure: Any) -> None:
 def test_a_headline_without_a_declared_target_is_refused(configure: Any) -> None:
     config = configure(task=TaskConfig(name="balanced"), dataset__targets={"top1": 0.5})
     with pytest.raises(
-        ConfigError, match=r"declare what it is to reach.*\+dataset.targets.balanced_accuracy=0.8"
+        ConfigError,
+        match=r"which has no target\. Declare one before any run.*\+dataset.targets.balanced_accuracy=0.8",
     ):
         run_training(config, progress=False)
 
 
 def test_auc_wants_a_label_of_two_classes(configure: Any) -> None:
     config = configure(task=TaskConfig(name="auc"), dataset__targets={"auc": 0.9})
-    with pytest.raises(ConfigError, match="task=auc: the label that is trained on has"):
+    with pytest.raises(ConfigError, match="task=auc: the training label has"):
         run_training(config, progress=False)

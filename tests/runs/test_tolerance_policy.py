@@ -1,4 +1,4 @@
-"""A run whose scan group is chosen by what its labels tolerate: its bytes, and no other trace."""
+"""A run that chooses its scan group by what its labels tolerate: its bytes, and no other trace."""
 
 from typing import Any
 
@@ -27,20 +27,20 @@ SCAN = TolerancePolicyConfig(
 
 
 class Pooled(nn.Module):
-    """Colours of 2 x 2 parts."""
+    """Classifies mean colours of 2 x 2 parts."""
 
     def __init__(self) -> None:
         super().__init__()
         self.head = nn.Linear(12, 2)
 
     def forward(self, images: Tensor) -> Tensor:
-        """[B, 3, H, W] to [B, 2]."""
+        """Map [B, 3, H, W] to [B, 2]."""
         return self.head(nn.functional.adaptive_avg_pool2d(images, 2).flatten(1))
 
 
 @pytest.fixture(autouse=True)
 def small_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Draws from torch's generator, as making any network does."""
+    """A network whose creation draws from torch's generator, like that of any network."""
     monkeypatch.setattr(probes, "open_backbone", lambda _, device: Backbone(Pooled(), IMAGENET, device))
 
 
@@ -63,7 +63,7 @@ def test_it_reads_its_sample_once_then_its_group_and_leaves_no_trace(
     assert choice["scores"] == {str(group): bound for group, bound in known.items()}
     assert choice["group"] == 5
     records: RecordSet = open_data(configure()).train
-    sampled = sum(records.read_prefix(record, 10).num_bytes for record in range(3))  # 40 of 16 each
+    sampled = sum(records.read_prefix(record, 10).num_bytes for record in range(3))  # 40 images, 16 a record
     assert choice["probe_bytes"] == sampled and choice["probe_s"] > 0
     last = rows[-1]
     assert last["record_bytes"] == 2 * records.index.epoch_bytes(choice["group"])

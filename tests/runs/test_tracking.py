@@ -1,4 +1,4 @@
-"""Trackers; of W&B the real files of an offline run are read back."""
+"""Trackers; for W&B, the real files of an offline run are read back."""
 
 import json
 import socket
@@ -25,7 +25,7 @@ BLOCK_BYTES, HEADER_BYTES, FILE_HEADER_BYTES = 32768, 7, 7
 
 
 def wandb_records(path: Path) -> Iterator[Any]:
-    """Parse a `.wandb` file: LevelDB's log format after a file header, of protobuf records."""
+    """Parse a `.wandb` file: a file header, then protobuf records in LevelDB's log format."""
     from wandb.proto import wandb_internal_pb2
 
     data = path.read_bytes()
@@ -39,7 +39,7 @@ def wandb_records(path: Path) -> Iterator[Any]:
         _crc, length, kind = struct.unpack_from("<IHB", data, position)
         position += HEADER_BYTES
         if position + length > len(data):
-            return  # it is being written
+            return  # the record is still being written
         message += data[position : position + length]
         position += length
         if kind in (1, 4):  # a whole message, or the last part of one
@@ -50,7 +50,7 @@ def wandb_records(path: Path) -> Iterator[Any]:
 
 
 def finished_records(path: Path) -> list[Any]:
-    """The records of a finished run; wandb's service may write the last of them a moment after `finish`."""
+    """Return the records of a finished run; wandb's service may write the last ones just after `finish`."""
     deadline_s = time.monotonic() + 10
     while True:
         records = list(wandb_records(path))
@@ -65,7 +65,7 @@ def items(updates: Any) -> dict[str, Any]:
 
 
 def exit_codes(records: list[Any]) -> list[int]:
-    """Of the one exit record; where it stands among the last records is wandb's affair."""
+    """Return the codes of the exit records. A run has one, whose position among the last records may vary."""
     return [r.exit.exit_code for r in records if r.WhichOneof("record_type") == "exit"]
 
 
@@ -152,7 +152,7 @@ def test_figures_are_logged_as_images_and_a_second_session_keeps_the_id(tmp_path
 
 
 class DeadRun:
-    """What `wandb.init` gives, when W&B fails at everything."""
+    """Stand-in for the result of `wandb.init`, where W&B fails at everything."""
 
     def __getattr__(self, _: str) -> Any:
         raise OSError("no space left")
@@ -193,7 +193,7 @@ def test_an_outage_ends_no_run_and_is_said_once(
 @pytest.mark.program
 @pytest.mark.usefixtures("offline_home")
 def test_a_server_that_never_answers_holds_up_no_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as silent:  # takes connections, and says nothing
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # accepts connections, but never answers
         monkeypatch.setenv("WANDB_BASE_URL", f"http://127.0.0.1:{silent.getsockname()[1]}")
         monkeypatch.setenv("WANDB_API_KEY", 40 * "0")
         started_s = time.monotonic()

@@ -106,7 +106,7 @@ def test_baseline_reads_the_original_bytes(configure: Any) -> None:
 def test_a_finished_run_is_skipped_without_a_throttle(
     configure: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It made an empty file in /dev/shm each time."""
+    """A throttle creates an empty file in /dev/shm; a skipped run must not."""
     (shared := tmp_path / "shared").mkdir()
     monkeypatch.setattr(own_folder, "SHARED_MEMORY", shared)
     config = configure(training__epochs=1, storage__bandwidth_mib_per_s=100.0)
@@ -129,12 +129,12 @@ def test_a_finished_run_is_skipped_without_its_data(configure: Any, tmp_path: Pa
 
 @pytest.fixture
 def whole(configure: Any, tmp_path: Path) -> list[Row]:
-    """The deterministic part of a run that nothing disturbs."""
+    """The deterministic part of an undisturbed run's rows."""
     return deterministic_part(run(configure(runs_root=str(tmp_path / "whole")))[1])
 
 
 class Trouble:
-    """Makes the n-th update of a process do something."""
+    """Makes the update of a given step call a function first."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._monkeypatch = monkeypatch
@@ -168,7 +168,7 @@ def test_a_decoding_process_that_dies_during_an_update_fails_the_run_by_name(
 ) -> None:
     def kill_and_go_on() -> None:
         multiprocessing.active_children()[0].kill()
-        time.sleep(0.5)  # it is dead when the next batch is asked for
+        time.sleep(0.5)  # it is dead when the next batch is requested
 
     config = configure(loader__num_workers=1)
     trouble.at(2, kill_and_go_on)
@@ -212,7 +212,7 @@ def test_a_typing_error_leaves_no_directory(configure: Any) -> None:
 
 
 def test_batches_that_the_model_cannot_take_fail_before_training(configure: Any) -> None:
-    # 52 images in batches of 17: the last holds one, and batch norm sees 1 x 1 pixels of it.
+    # 52 images in batches of 17: the last batch holds one image, of which batch norm sees 1 x 1 pixels.
     config = configure(training__batch_size=17, model=ModelConfig(name="shufflenet_v2_x0_5"))
     with pytest.raises(ConfigError, match="a batch of 1 image of 32 x 32 px"):
         run_training(config, progress=False)

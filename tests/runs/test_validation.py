@@ -45,13 +45,13 @@ def test_each_evaluation_sees_every_image_once_and_the_same(
 
 
 def scores_of_a_team(processes: Processes, config: TrainConfig) -> tuple[Any, int, bool, list[Any]]:
-    """The scores, how many images this process looked at, whether its own model is as before; predictions."""
+    """Return scores, this process's number of images, whether its model is unchanged, and predictions."""
     torch.set_num_threads(1)
     config = dataclasses.replace(config, world_size=processes.world_size)
     with open_session(config, open_data(config), torch.device("cpu"), processes) as session:
         tensors = [*session.trainer.model.parameters(), *session.trainer.model.buffers()]
         for tensor in tensors:
-            tensor.data += processes.rank  # as statistics of normalisation differ, and with a server weights
+            tensor.data += processes.rank  # as running statistics differ, and with a server the weights
         before = [tensor.clone() for tensor in tensors]
         scores = session._global_scores(2)
         unchanged = all(torch.equal(*pair) for pair in zip(tensors, before, strict=True))
@@ -83,7 +83,7 @@ def test_it_is_read_at_full_fidelity_and_never_throttled(configure: Any) -> None
     free = configure()
     pixels = []
     for config in (throttled, free):
-        # Opening training records at that latency would take minutes; only the loader's side is looked at.
+        # Opening training records at that latency would take minutes; only the loader is tested.
         data = open_data(configure())
         assert data.val.index.encoding == "baseline"
         with validation_loader(config, data) as loader:
@@ -186,7 +186,7 @@ def test_validation_reads_with_as_many_in_flight_as_training_and_is_not_throttle
 ) -> None:
     config = configure(scan__group=1, storage__seek_ms=1.0, storage__reads_in_flight=9)
     with validation_loader(config, open_data(config)) as loader:
-        monkeypatch.delattr(ThrottledStorage, "read")  # that training would read through
+        monkeypatch.delattr(ThrottledStorage, "read")  # training would read through it
         assert loader._reading()[0] == 9
         assert len(next(loader.batches(0, 0, 1)).labels) > 0
 

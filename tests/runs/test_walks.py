@@ -1,4 +1,4 @@
-"""The ways of a setting and of a result through the package: the files that handle them, by traced calls."""
+"""Paths of a setting and of a result through the package: the files that handle them, by traced calls."""
 
 import dataclasses
 import sys
@@ -28,9 +28,9 @@ _DEPTH = 5
 
 
 class Walk:
-    """Notes, while it is entered, every function of the package that is given, keeps or returns a number.
+    """Records each function of the package that receives, holds or returns a number, while it is active.
 
-    The number is known by its digits, which nothing else has: as a float, in text, in a table.
+    The number is recognised by its unique digits: as a float, in text, or in a table.
     """
 
     def __init__(self, mark: float) -> None:

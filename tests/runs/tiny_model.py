@@ -1,4 +1,4 @@
-"""A network that takes no time: what is left of a run's is the run's own."""
+"""A network that takes almost no time, so that a run's time is spent on the run itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What others take of the CPU: from made counters, from a made /proc, and from a real busy process."""
+"""CPU share of other processes, from fake counters, a fake /proc, and a real busy process."""
 
 import multiprocessing
 import os
@@ -33,7 +33,7 @@ def test_what_the_cpus_did_less_what_the_run_spent(passed: dict[str, float], sha
 
 
 def test_others_within_a_limit_take_of_the_limit() -> None:
-    """One core's worth of eight: 2 of its 10 seconds are a fifth, though but a fortieth of the machine."""
+    """The limit is one core of eight: 2 of its 10 seconds are a fifth, but a fortieth of the machine."""
     before = replace(START, group_s=50.0, group_share=1 / 8)
     later = replace(before, own_s=106.0, busy_s=408.0, total_s=1080.0, group_s=58.0)
     assert others_share(before, later) == pytest.approx(0.2)
@@ -41,7 +41,7 @@ def test_others_within_a_limit_take_of_the_limit() -> None:
 
 
 class Counters:
-    """Readings and a time that a test sets."""
+    """CPU readings and a time that a test sets."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
@@ -86,7 +86,7 @@ btime 1700000000
 
 
 def process(folder: Path, pid: int, parent: int, *ticks: int) -> None:
-    """user, system, and both of children that have ended, in hundredths of a second."""
+    """Write a stat file; `ticks` are user, system, and both of ended children, in hundredths of a second."""
     (folder / str(pid)).mkdir()
     fields = [str(pid), "(a program)", "S", str(parent), *["0"] * 9, *map(str, ticks), *["0"] * 30]
     (folder / str(pid) / "stat").write_text(" ".join(fields))
@@ -145,7 +145,7 @@ def spin() -> None:
 
 
 def test_a_busy_process_is_the_runs_own_or_anothers() -> None:
-    """What it spends is what the two views differ by, whatever else goes on."""
+    """The two views differ by the CPU time that it spends, whatever else is running."""
     child = multiprocessing.get_context("fork").Process(target=spin, daemon=True)
     child.start()
     try:

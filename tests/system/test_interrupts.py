@@ -94,7 +94,7 @@ def test_in_another_thread_there_is_nothing_to_handle() -> None:
 
 
 def test_a_signal_that_is_ignored_stays_ignored() -> None:
-    """As in a program that a shell started in the background: a Ctrl-C for the foreground may reach it."""
+    """A program that a shell started in the background may receive a Ctrl-C for the foreground."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with handled_signals() as stop, stop.graceful():
         os.kill(os.getpid(), signal.SIGINT)
@@ -104,7 +104,7 @@ def test_a_signal_that_is_ignored_stays_ignored() -> None:
 
 @pytest.mark.slow
 def test_tests_that_interrupt_pass_where_interrupts_are_ignored() -> None:
-    """`nohup make test &`."""
+    """As with `nohup make test &`."""
     interrupting = "tests/loading/test_closing.py::test_an_interrupt_while_waiting_leaves_nothing_behind"
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", interrupting],

@@ -1,4 +1,4 @@
-"""The lock, between real processes."""
+"""The lock between real processes."""
 
 import errno
 import fcntl
@@ -135,7 +135,7 @@ def test_a_decode_worker_that_outlives_a_killed_run_does_not_keep_it(tmp_path: P
         process.wait()
         try:
             with hold(path, RunError):
-                os.kill(worker, 0)  # it lives
+                os.kill(worker, 0)  # it is alive
         finally:
             os.kill(worker, signal.SIGKILL)
 

@@ -1,4 +1,4 @@
-"""Folders of a user's own in places that all users share: what is put there by others is left alone."""
+"""A user's own folders in places shared by all users; whatever others put there is left alone."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pcr_exp.system.own_folder import own_folder, require_safe_parent, shared_fo
 
 @pytest.fixture
 def shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """In the place of /dev/shm; the temp folder is another."""
+    """A folder in place of /dev/shm; the temp folder is a different one."""
     shared, temporary = tmp_path / "shm", tmp_path / "tmp"
     for folder in (shared, temporary):
         folder.mkdir()
@@ -70,7 +70,7 @@ def test_what_another_has_put_in_its_place_is_left_alone(
 def test_where_neither_place_can_be_used_it_is_said_whose_fault_it_is(shared: Path) -> None:
     for place in (shared, shared.parent / "tmp"):
         (place / f"pcr-exp-{os.geteuid()}").write_text("a file")
-    with pytest.raises(StorageError, match=r"tmp/pcr-exp-\d+ is no folder: it is left alone"):
+    with pytest.raises(StorageError, match=r"tmp/pcr-exp-\d+ is not a folder, so it is not used"):
         shared_folder()
 
 
@@ -89,7 +89,7 @@ def test_who_can_write_to_a_parent_could_exchange_what_is_in_it(
     if is_safe:
         require_safe_parent(tmp_path)
         return
-    with pytest.raises(StorageError, match=rf"can be written to by other users.*`chmod go-w {tmp_path}`"):
+    with pytest.raises(StorageError, match=rf"is writable by other users.*`chmod go-w {tmp_path}`"):
         require_safe_parent(tmp_path)
 
 

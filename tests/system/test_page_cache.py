@@ -1,4 +1,4 @@
-"""What the kernel keeps of real files, told and let go of."""
+"""The kernel's page cache of real files, inspected and dropped."""
 
 import mmap
 import os
@@ -14,7 +14,7 @@ NUM_PAGES = 64
 
 
 def on_disk(path: Path) -> bool:
-    """Whether the file system has a disk behind it: pages of one in memory cannot be dropped."""
+    """Return whether the file system is on a disk; an in-memory one cannot drop pages."""
     return os.major(path.stat().st_dev) != 0
 
 
@@ -45,7 +45,7 @@ def test_the_share_counts_pages(file: Path) -> None:
 
 
 def test_storage_reads_no_further_than_it_is_asked_to(file: Path) -> None:
-    """Disks are often set to read megabytes ahead, which would undo what a prefix saves."""
+    """Disks are often set to read megabytes ahead, which would undo the savings of a prefix."""
     drop([file])
     LocalStorage(file.parent).read(file.name, 0, 16 * mmap.PAGESIZE)
     assert resident_share(file) == 16 / NUM_PAGES
@@ -87,11 +87,11 @@ def test_files_that_cannot_be_dropped_are_told_with_the_reason(file: Path) -> No
 
 
 def test_somebody_elses_file_has_no_known_state(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kernel would call all of it resident."""
+    """The kernel would report all of it as resident."""
     monkeypatch.setattr(os, "geteuid", lambda: file.stat().st_uid + 1)
     monkeypatch.setattr(os, "access", lambda *_: False)
     assert resident_share(file) is None
-    assert drop([file]) == {file: "the kernel tells its state only to the file's owner"}
+    assert drop([file]) == {file: "the kernel reports its cache state only to the file's owner"}
 
 
 def test_elsewhere_than_on_linux_nothing_is_claimed(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

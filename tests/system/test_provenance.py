@@ -1,4 +1,4 @@
-"""Commands that results record: what anyone can type, on whatever machine they ran."""
+"""Commands recorded in results can be typed by anyone, whatever machine they ran on."""
 
 import re
 import subprocess
@@ -15,7 +15,7 @@ from pcr_exp.config.compose import prepare_hydra
 from pcr_exp.system.provenance import command_line, describe_code
 
 REPO = Path(__file__).parents[2]
-# A folder that only some machine has, at the beginning of a word or of a value.
+# A machine-specific folder at the start of a word or value.
 MACHINE_PATH = re.compile(
     r"""(?:^|[\s=,:'"`\[(])/(?:work|root|home|tmp|mnt|data|opt|usr|var|Users)/""", re.MULTILINE
 )
@@ -82,7 +82,7 @@ def test_a_job_of_a_launcher_says_what_would_make_it_alone(typed: pytest.MonkeyP
 
 
 def test_no_committed_result_names_a_folder_of_a_machine() -> None:
-    """Eight held the path of an interpreter, and it alone was cut from their commands."""
+    """Eight recorded the path of an interpreter; only this path was removed from their commands."""
     listed = subprocess.run(["git", "ls-files", "results"], cwd=REPO, capture_output=True, text=True)
     files = [REPO / name for name in listed.stdout.splitlines()] or list((REPO / "results").rglob("*"))
     texts = [path for path in files if path.suffix in (".json", ".md", ".csv", ".jsonl", ".yaml", ".txt")]

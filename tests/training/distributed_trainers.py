@@ -1,4 +1,4 @@
-"""A small model that processes train together, and what there is to compare of it."""
+"""A small model that processes train together, and helpers to compare the results."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Real processes on loopback: `spawned(function, 2, ...)` calls it in each and returns all results."""
+"""Real processes on loopback. `spawned(function, 2, ...)` calls it in both and returns their results."""
 
 import os
 import socket
@@ -14,12 +14,12 @@ from pcr_exp.training.distributed.processes import Processes, join_processes
 
 
 def start(function: Callable[..., None], args: tuple[object, ...], num: int, *, join: bool = True) -> Any:
-    """`torch.multiprocessing.spawn`, but from a process that has imported everything."""
+    """Like `torch.multiprocessing.spawn`, but forked from a process that has imported everything."""
     return mp.start_processes(function, args, num, join, start_method="forkserver")
 
 
 def spawned(function: Callable[..., Any], world_size: int, *args: object) -> list[Any]:
-    """Call `function(processes, *args)` in processes that have joined; return what each returns, by rank."""
+    """Call `function(processes, *args)` in processes that have joined; return the results by rank."""
     with tempfile.TemporaryDirectory() as folder:
         start(_run, (world_size, free_port(), folder, function, args), world_size)
         return [torch.load(Path(folder, str(rank)), weights_only=False) for rank in range(world_size)]
@@ -32,11 +32,11 @@ def _run(
     torch.set_num_threads(1)
     processes: Processes = join_processes(world_size)
     torch.save(function(processes, *args), Path(folder, str(rank)))
-    processes.totals([0.0])  # nobody leaves while another still talks
+    processes.totals([0.0])  # no process leaves while another still communicates
 
 
 def environment(rank: int, world_size: int, port: int) -> dict[str, str]:
-    """What torchrun tells a process."""
+    """Return the environment variables that torchrun sets for a process."""
     return {
         "RANK": str(rank),
         "LOCAL_RANK": str(rank),
@@ -48,7 +48,7 @@ def environment(rank: int, world_size: int, port: int) -> dict[str, str]:
 
 
 def free_port() -> int:
-    """A port that nobody listens at."""
+    """Return a free port."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return int(free.getsockname()[1])

@@ -1,4 +1,4 @@
-"""A process of a training whose updates are timed; the first prints a JSON object. Started by a test.
+"""One process of a training whose updates are timed; rank 0 prints a JSON object. Started by a test.
 
 Usage: network_updates.py '{"gradients": {"name": "int8"}, "mbit_per_s": 10, "num_updates": 3}'
 """
@@ -18,7 +18,7 @@ from pcr_exp.training.models import open_model
 from pcr_exp.training.trainer import Trainer
 
 NUM_FIRST = 3
-"""Updates before the clock starts: connections are opened, and TCP finds out how fast the link is."""
+"""Updates before the clock starts, in which connections open and TCP adapts to the speed of the link."""
 
 
 def main() -> None:

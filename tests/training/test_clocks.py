@@ -1,4 +1,4 @@
-"""The clocks, with a time that the test moves."""
+"""Clocks on a time that the test advances."""
 
 import pytest
 from hypothesis import given
@@ -8,7 +8,7 @@ from pcr_exp.training.clocks import NAMES, ClockName, Clocks, StopAfter
 
 
 class FakeTime:
-    """A time that stands still, and a device that needs `pending_s` to finish."""
+    """A time that only the test advances, and a device that needs `pending_s` to finish."""
 
     def __init__(self) -> None:
         self.now_s = 1000.0

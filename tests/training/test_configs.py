@@ -1,4 +1,4 @@
-"""Every YAML of the model, training and tracking groups, composed as a runner composes it."""
+"""Every YAML file of the model, training and tracking groups composes as in a run."""
 
 from pathlib import Path
 
@@ -18,7 +18,7 @@ def options(group: str) -> list[str]:
 def test_every_model_exists(option: str) -> None:
     extra = ["model.name=mobilenet_v3_small"] if option in ("torchvision", "timm") else []
     config = compose("train", f"model={option}", "dataset=imagenet", *extra)
-    if option != "timm":  # which need not be installed
+    if option != "timm":  # timm need not be installed
         check_name(config.model)
     named = {"torchvision": "mobilenet_v3_small", "timm": "mobilenet_v3_small", "paper": "resnet18"}
     assert config.model.name == named.get(option, option)
@@ -40,7 +40,7 @@ def test_the_paper_s_recipe_follows_dataset_and_batch_size() -> None:
 
 
 def test_the_paper_s_rate_is_that_of_the_global_batch() -> None:
-    """Ten workers of 128 images, as the paper had: 0.1 per 256 makes 0.5."""
+    """The paper's ten workers have 128 images each, so 0.1 per 256 images makes 0.5."""
     ten = ("training=paper", "dataset=imagenet", "world_size=10", "loader.lanes=10")
     assert compose("train", *ten).training.learning_rate == pytest.approx(0.5)
     together = compose("train", "training=paper", "dataset=imagenet", "training.global_batch_size=1024")

@@ -1,4 +1,4 @@
-"""Training in real processes: the same bits in all of them, nothing lost, every byte counted."""
+"""Training in real processes: replicas are bit-identical, nothing is lost, and every byte is counted."""
 
 import math
 from typing import Any
@@ -32,7 +32,7 @@ from pcr_exp.training.distributed.parameter_server import ServerExchange
 from pcr_exp.training.distributed.processes import Processes
 from pcr_exp.training.inputs import model_input
 
-# In every process: all ways, without and with an interruption.
+# Run in every process: all ways of exchange, with and without an interruption.
 
 
 def train_all_ways(processes: Processes) -> dict[tuple[str, str], dict[str, Any]]:
@@ -118,7 +118,7 @@ def test_precise_ways_train_as_one_process_does(way: tuple[str, str], tolerance:
 
 
 def test_the_hook_averages_what_3lc_decodes(two: Any) -> None:
-    """Step by step in this process, from the codec alone: buckets and names are the hook's affair."""
+    """The reference uses the codec alone, in this process; only the hook maps buckets to names."""
     model = small_model(norm=False)
     sgd = torch.optim.SGD(model.parameters(), lr=RATE, momentum=0.9, weight_decay=1e-4)
     codecs = [threelc(), threelc()]
@@ -127,7 +127,7 @@ def test_the_hook_averages_what_3lc_decodes(two: Any) -> None:
         for rank, codec in enumerate(codecs):
             images, labels = batch(step, rank)
             model.zero_grad()
-            # As the trainer keeps them, so that convolutions round alike.
+            # Channels last as in the trainer, so that convolutions round alike.
             ordered = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
             F.cross_entropy(ordered(model_input(images, CPU, channels_last=True)), labels).backward()
             named = [(n, p.grad.clone()) for n, p in model.named_parameters() if p.grad is not None]
@@ -159,14 +159,14 @@ def test_traffic(way: tuple[str, str], two: Any) -> None:
     for traffic in (one, other):
         assert traffic.pushed_values == NUM_STEPS * num_values
         assert traffic.pulled_values == (NUM_STEPS * num_values if mode == "server" else 0)
-        summed = mode == "ddp" and name in ("none", "fp16", "bf16")  # all values in one type
+        summed = mode == "ddp" and name in ("none", "fp16", "bf16")  # all values have one dtype
         num_plain = 0 if summed else NUM_STEPS * (2 * 8 + 20 + 5)
         assert traffic.pushed_plain_values == num_plain
         assert traffic.pulled_plain_values == (num_plain if mode == "server" else 0)
     assert one.bytes_sent == other.bytes_received
     assert other.bytes_sent == one.bytes_received
     if name == "none" and mode == "ddp":
-        # A ring of two: half of the values out and half back, twice.
+        # A ring all-reduce of two processes sends half of the values, twice.
         assert one.bytes_sent == one.pushed_bytes == NUM_STEPS * num_values * 4
     if mode == "server":
         assert other.bytes_sent == other.pushed_bytes + 8 * NUM_STEPS
@@ -176,7 +176,7 @@ def test_traffic(way: tuple[str, str], two: Any) -> None:
     assert bits <= most.get(name, 2.6)
 
 
-# What goes wrong.
+# Failures.
 
 
 def poison(processes: Processes) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""EfficientNet-Lite0: its weights, their hash, its head, and what is said where they are missing."""
+"""EfficientNet-Lite0: its weights, their hash, its head, and errors if weights or packages are missing."""
 
 import hashlib
 import sys

@@ -20,7 +20,7 @@ class Images:
 
 
 def batches(logits: Tensor, labels: Tensor, size: int) -> Iterator[Images]:
-    """Batches whose `images` are logits already."""
+    """Yield batches whose `images` are already logits."""
     for start in range(0, len(labels), size):
         yield Images(logits[start : start + size], labels[start : start + size])
 

@@ -1,4 +1,4 @@
-"""Inputs that grow over a training: how large they are when, and their pixels."""
+"""Inputs that grow during training: their size in each epoch, and their pixels."""
 
 from typing import Any
 
@@ -38,7 +38,7 @@ def test_pixels_are_those_of_torchvision() -> None:
 
 
 class Seen:
-    """Sizes of the inputs that a network is given in training, and in evaluation."""
+    """Records the sizes of a network's inputs in training and in evaluation."""
 
     def __init__(self) -> None:
         self.training: list[int] = []

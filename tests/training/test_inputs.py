@@ -26,7 +26,7 @@ def test_the_loader_s_batch_is_left_as_it_was() -> None:
 
 
 def test_imagenet_s_normalisation_is_what_it_was_bit_for_bit() -> None:
-    """The arithmetic of every run that is published."""
+    """Every published run used this arithmetic."""
     images = torch.from_numpy(np.random.default_rng(1).integers(0, 256, (2, 9, 7, 3), dtype=np.uint8))
     mean = torch.tensor((0.485, 0.456, 0.406)).mul_(255).view(1, 3, 1, 1)
     std = torch.tensor((0.229, 0.224, 0.225)).mul_(255).view(1, 3, 1, 1)

@@ -1,4 +1,4 @@
-"""The loop on a loader that the test makes: rows, clocks, checkpoints, resuming."""
+"""The training loop on a fake loader: rows, clocks, checkpoints, resuming."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -59,7 +59,7 @@ def test_counters_and_rates() -> None:
 
 
 def test_repeats_are_trained_on_but_not_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two images of every batch repeat others of the epoch, which is counted in fresh ones."""
+    """Two images of every batch repeat others of the epoch; `samples_seen` counts only fresh images."""
     batch_of = FakeLoader.batch
     monkeypatch.setattr(FakeLoader, "batch", lambda *args: replace(batch_of(*args), num_repeats=2))
     rows = Run().go()
@@ -97,7 +97,7 @@ def test_rates_are_of_the_stretch_since_the_last_train_row() -> None:
     assert first["images_per_s"] == pytest.approx(16 / 4)
     assert first["storage_mib_per_s"] == pytest.approx(2 / 4)
     assert first["wait_share"] == 1
-    # 2 batches and a pause waiting; meanwhile 2 rows and 1 checkpoint on the other clock, and an evaluation.
+    # 2 batches and a pause are waiting, 2 rows and 1 checkpoint `other`; the evaluation counts in neither.
     assert second["images_per_s"] == pytest.approx((4 + 8) / 4.5)
     assert second["storage_mib_per_s"] == pytest.approx(2 / (4.5 + 2 * 0.25 + 1))
 
@@ -152,7 +152,7 @@ def test_resumed_at_any_checkpoint_the_rows_are_the_same(which: int) -> None:
     assert deterministic(resumed.go()) == deterministic(rows)
     assert resumed.rows[-1]["bytes_read"] == 12 * MIB
     times = ("train_s", "probe_s", "wait_s", "eval_s", "other_s", "wall_s")
-    # Fake seconds are deterministic too; the checkpoint itself ended after its reading of the clocks.
+    # Fake seconds are deterministic too, but a checkpoint reads the clocks before it ends.
     assert [resumed.rows[-1][key] for key in times] == pytest.approx([rows[-1][key] for key in times])
 
 
@@ -256,7 +256,7 @@ def test_counters_that_a_checkpoint_is_too_old_for_begin_at_zero() -> None:
 
 
 def test_an_evaluation_that_was_made_up_for_is_saved() -> None:
-    """A run that was stopped between its last update and the evaluation behind it."""
+    """A run that stopped between its last update and the evaluation makes up for it when it resumes."""
     whole = Run()
     whole.go()
     saved = whole.saved[-1]

@@ -1,4 +1,4 @@
-"""Messages between processes: what comes, what it costs, what a link makes of it."""
+"""Messages between processes: their contents, their bytes, and the time that a link takes."""
 
 from typing import Any
 
@@ -47,7 +47,7 @@ def test_messages_of_three_processes() -> None:
     for rank, result in enumerate(results):
         for size in (0, 1, 1000):
             assert result[f"gathered {size}"] == [[other] * (size * (other + 1)) for other in range(3)]
-        # Each of two receivers gets the message and eight bytes; 8 Mbit/s are a byte per microsecond.
+        # Each of two receivers gets the message and eight bytes; 8 Mbit/s is one byte per microsecond.
         sizes = [2 * (8 + size * (rank + 1)) for size in (0, 1, 1000)]
         assert result["gathering_s"] == pytest.approx([0.01 + size * 1e-6 for size in sizes])
         assert result["gathering"]["traffic"]["bytes_sent"] == sum(sizes)

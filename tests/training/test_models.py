@@ -1,4 +1,4 @@
-"""Every family's head, pretrained weights from files, and what is refused."""
+"""The head of every model family, pretrained weights from files, and errors."""
 
 import logging
 from contextlib import nullcontext
@@ -55,7 +55,7 @@ def test_the_head_of_every_torchvision_model_is_found(name: str) -> None:
 
 
 def test_a_misspelt_name_lists_what_is_near() -> None:
-    with pytest.raises(ConfigError, match=r"model.name='resnet-18'.*Near it: .*resnet18"):
+    with pytest.raises(ConfigError, match=r"model.name='resnet-18'.*Similar names: .*resnet18"):
         open_model(config("resnet-18"), 7)
 
 
@@ -66,7 +66,7 @@ def test_a_name_near_nothing_lists_everything() -> None:
 
 @pytest.fixture
 def trained(tmp_path: Path) -> tuple[nn.Module, Path]:
-    """A model of 1,000 classes and the file of its weights."""
+    """A model with 1,000 classes and the path of its weights file."""
     model = torchvision.models.shufflenet_v2_x0_5(num_classes=1000)
     path = tmp_path / "weights.pth"
     torch.save(model.state_dict(), path)
@@ -80,7 +80,7 @@ def test_pretrained_weights_but_a_fresh_head(
     with caplog.at_level(logging.INFO):
         model = open_model(config("shufflenet_v2_x0_5", path), 7)
     assert model.fc.weight.shape == (7, 1024)
-    assert "the head does not fit this label, it starts fresh (fc.weight, fc.bias)" in caplog.text
+    assert "the head does not fit this label and is initialised at random (fc.weight, fc.bias)" in caplog.text
     given = source.state_dict()
     for key, value in model.state_dict().items():
         assert key.startswith("fc.") or torch.equal(value, given[key]), key
@@ -144,7 +144,7 @@ def test_auxiliary_heads_in_a_file_are_left_out(tmp_path: Path) -> None:
 
 
 def test_weights_without_pretrained_are_refused() -> None:
-    with pytest.raises(ConfigError, match="set the latter to true"):
+    with pytest.raises(ConfigError, match=r"set model\.pretrained=true to load"):
         open_model(ModelConfig(name="resnet18", weights="somewhere.pth"), 7)
 
 
@@ -165,13 +165,13 @@ def test_a_file_that_is_no_state_dict(tmp_path: Path) -> None:
 
 def test_code_in_a_weights_file_is_never_run(tmp_path: Path) -> None:
     path = tmp_path / "whole_model.pth"
-    torch.save(nn.Linear(2, 2), path)  # a pickled object, as torch.save(model) makes it
+    torch.save(nn.Linear(2, 2), path)  # a pickled object, as torch.save(model) writes it
     with pytest.raises(ConfigError, match="cannot be read as a state dict"):
         open_model(config("shufflenet_v2_x0_5", path), 7)
 
 
 class Unreachable:
-    """torchvision's weights where there is no network."""
+    """Stand-in for torchvision's weights without a network."""
 
     def __len__(self) -> int:
         return 1

@@ -1,8 +1,8 @@
-"""The network throttle beside a network that `tc` slows: a training of two processes takes the same time.
+"""A training of two processes takes the same time with the network throttle as on a link slowed by `tc`.
 
 Run as root, on an otherwise idle machine, with
 `python -m pytest -m "root and slow" tests/training/test_network_validation.py -s`. With
-NETWORK_RESULTS=<folder> in the environment, gradients.csv there gets what was measured.
+NETWORK_RESULTS=<folder> in the environment, the measurements are appended to gradients.csv there.
 """
 
 import json
@@ -27,7 +27,7 @@ REPEATS = 3
 
 
 def train_both(spec: dict[str, Any], namespaces: Sequence[Sequence[str]], address: str) -> dict[str, Any]:
-    """Two processes, each within its namespace if there is one; what the first says of its updates."""
+    """Run two processes, each in its namespace if given; return the JSON object that the first one prints."""
     told = []
     with ExitStack() as stack:
         workers = [
@@ -49,9 +49,9 @@ def train_both(spec: dict[str, Any], namespaces: Sequence[Sequence[str]], addres
 
 
 def burst_bytes(mbit_per_s: float) -> int:
-    """What a silent link lets through at once: one packet, little beside 3LC's messages of 50 kB.
+    """Return the burst that an idle link lets through: one packet, small against 3LC's messages of 50 kB.
 
-    But at least half a millisecond's bytes, or timers are too coarse for tc to reach its rate.
+    It is at least the bytes of half a millisecond; otherwise timers are too coarse for tc's rate.
     """
     return round(max(1600, mbit_per_s * 1e6 / 8 * 0.0005))
 

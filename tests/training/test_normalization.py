@@ -23,7 +23,7 @@ CONFIGS = Path(__file__).parents[2] / "configs"
     ("settings", "wanted"),
     [
         ({"name": "resnet18"}, IMAGENET),
-        ({"name": "efficientnet_v2_l"}, IMAGENET),  # from scratch: as every run before
+        ({"name": "efficientnet_v2_l"}, IMAGENET),  # from scratch: as in all earlier runs
         ({"name": "resnet18", "pretrained": True}, IMAGENET),
         ({"name": "efficientnet_v2_l", "pretrained": True}, HALF),
         (

@@ -1,4 +1,4 @@
-"""Several batches of each process in an update: the same of any number of processes."""
+"""Updates from several batches per process do not depend on the number of processes."""
 
 from typing import Any
 
@@ -57,7 +57,7 @@ def train_in_parts(processes: Processes) -> dict[str, Any]:
 
 
 def test_an_update_is_the_same_of_any_number_of_processes() -> None:
-    """Four batches an update, of one process or two; gradients are sent once, not with every batch."""
+    """An update has four batches on one or two processes; gradients are sent once, not per batch."""
     alone = train_in_parts(Processes())
     both = spawned(train_in_parts, 2)
     for one in both:

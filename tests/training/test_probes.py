@@ -1,4 +1,4 @@
-"""Probes of a model: what they find, and that they leave no trace, to the last bit."""
+"""Probes of a model: their results, and that they leave no trace, to the last bit."""
 
 import math
 import random
@@ -23,7 +23,7 @@ STEPS_PER_EPOCH = 10
 
 
 def at_group(group: int) -> Iterator[SampleBatch]:
-    """Three batches; the lower the group, the fewer bits of each pixel are left."""
+    """Yield three batches; lower groups keep fewer bits of each pixel."""
     for step in range(50, 53):
         images, labels = batch(step)
         coarse = 2 ** (10 - group) if group < 10 else 1
@@ -31,7 +31,7 @@ def at_group(group: int) -> Iterator[SampleBatch]:
 
 
 def in_training(batches: Iterator[SampleBatch], group: int) -> Iterator[Batch]:
-    """As training would get them."""
+    """Convert the batches to those that training gets."""
     return (Batch(batch.images, batch.labels, 0, 0, 1, 0, 0, group) for batch in batches)
 
 
@@ -75,7 +75,7 @@ def test_a_probe_leaves_no_trace_and_the_next_20_losses_are_the_same(
 
 @pytest.mark.parametrize("probe", PROBES)
 def test_a_probe_leaves_no_trace_in_the_bounds_of_compressed_activations(probe: str) -> None:
-    """Though every update adapts them."""
+    """Every update adapts these bounds, but no probe does."""
     keeping = QuantiseConfig(interval=1)
     undisturbed, trainer = make_trainer(activations=keeping), make_trainer(activations=keeping)
     before = everything(trainer)
@@ -104,7 +104,7 @@ def test_a_probe_that_fails_leaves_no_trace_either(probe: str) -> None:
 
 
 def test_everything_would_notice() -> None:
-    """The comparison of these tests, compared."""
+    """`everything`, which these tests compare, reflects every kind of change."""
 
     def mode(trainer: Trainer) -> None:
         trainer.model[1].eval()  # type: ignore[index]

@@ -1,4 +1,4 @@
-"""One process asked for what takes several, and several that the configuration does not know of."""
+"""Errors if one process is asked to communicate, or if the configuration has another process count."""
 
 import os
 import socket
@@ -22,7 +22,7 @@ from pcr_exp.training.distributed.processes import Processes, backend_for, ended
         (
             ThreeLCConfig(),
             NetworkConfig(),
-            r"gradients=threelc \(mode ddp\): .*this is one process\. Use gradients=none, or start",
+            r"gradients=threelc \(mode ddp\): .*there is only one process\. Use gradients=none, or start",
         ),
         (GradientsConfig(mode="server"), NetworkConfig(), r"gradients=none \(mode server\): .*one process"),
         (
@@ -49,7 +49,7 @@ def test_one_process_alone_exchanges_nothing() -> None:
 
 def test_codecs_are_given_one_batch_of_each_process() -> None:
     for gradients in (GradientsConfig(name="bf16"), GradientsConfig(mode="server")):
-        message = rf"gradients={gradients.name} .* with 2 batches of each process .* Start 4 processes"
+        message = rf"gradients={gradients.name} .* with 2 batches per process .* Start 4 processes"
         with pytest.raises(ConfigError, match=message):
             check_exchange(gradients, NetworkConfig(), 2, 4)
     check_exchange(GradientsConfig(), NetworkConfig(name="10mbit", bandwidth_mbit_per_s=10), 2, 4)
@@ -88,7 +88,7 @@ def test_nccl_sums_where_every_process_has_a_gpu_of_its_own(monkeypatch: pytest.
 
 def test_processes_that_have_ended_are_named_by_rank() -> None:
     here = socket.gethostname()
-    ended = subprocess.Popen([sys.executable, "-c", "pass"])  # not waited for: it stays in the table
+    ended = subprocess.Popen([sys.executable, "-c", "pass"])  # not waited for, so it stays a zombie
     places = ((here, os.getpid()), (here, ended.pid), ("elsewhere", ended.pid))
     assert ended_ranks(Processes(0, 3, 2, places)) == f"rank 1 (process {ended.pid} on {here})"
     ended.wait()

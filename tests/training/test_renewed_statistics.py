@@ -1,4 +1,4 @@
-"""BatchNorm statistics of other images than a network was trained on."""
+"""BatchNorm statistics recomputed on images other than the training images."""
 
 from dataclasses import dataclass
 

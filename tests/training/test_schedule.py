@@ -1,4 +1,4 @@
-"""The learning rate against the papers' own words."""
+"""The learning rate against the descriptions in the papers."""
 
 import math
 from typing import Any

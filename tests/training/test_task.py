@@ -1,4 +1,4 @@
-"""Metrics against torchmetrics and by hand; tallies of shares of the images join into that of all."""
+"""Metrics against torchmetrics and by hand; tallies of parts of the images join into the whole tally."""
 
 import math
 from typing import Any
@@ -32,11 +32,11 @@ from pcr_exp.training.task import (
 )
 
 DIAGNOSES = ("akiec", "bcc", "bkl", "df", "mel", "nv", "vasc")
-"""Of HAM10000, where two thirds of the images are of one."""
+"""Classes of HAM10000, where two thirds of the images have one class."""
 
 
 def unequal(num_images: int = 300, num_classes: int = 7) -> tuple[Tensor, Tensor]:
-    """Logits that are right more often than not, and labels of which most are 5."""
+    """Return logits that are mostly right, and labels of which two thirds are the last class but one."""
     generator = torch.Generator().manual_seed(0)
     labels = torch.randint(num_classes, (num_images,), generator=generator)
     labels[: 2 * num_images // 3] = num_classes - 2
@@ -61,7 +61,7 @@ def test_balanced_accuracy_and_recalls_are_those_of_torchmetrics() -> None:
 
 
 def test_always_saying_the_most_frequent_class_is_guessing() -> None:
-    """It is right two times in three, and balanced accuracy is not taken in."""
+    """Its top-1 is two thirds, but its balanced accuracy is only one in seven."""
     _, labels = unequal()
     logits = torch.zeros(300, 7)
     logits[:, 5] = 1
@@ -81,7 +81,7 @@ def test_a_class_without_an_image_has_no_recall_and_does_not_count() -> None:
 
 @pytest.mark.parametrize("decimals", [6, 0])
 def test_auc_is_that_of_torchmetrics_with_ties_and_without(decimals: int) -> None:
-    """As of CelebA's smiling: a label of two classes."""
+    """The label has two classes, like `smiling` in CelebA."""
     generator = torch.Generator().manual_seed(1)
     labels = torch.randint(2, (200,), generator=generator)
     margins = (torch.randn(200, generator=generator) + labels).round(decimals=decimals)
@@ -109,12 +109,14 @@ def test_probabilities_of_many_classes_are_not_kept() -> None:
 
 
 def test_auc_of_one_class_is_refused() -> None:
-    with pytest.raises(RunError, match="AUC of 0 images of the second class and 3 of the first"):
+    with pytest.raises(
+        RunError, match="AUC is undefined for 0 images of the second class and 3 of the first"
+    ):
         area_under_roc(np.zeros(3), np.zeros(3, dtype=bool))
 
 
 def test_auc_of_half_precision_is_that_of_double(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where ranks have the type of the scores, as in SciPy 1.18, which needs Python 3.12."""
+    """This holds even if ranks have the dtype of the scores, as in SciPy 1.18, which needs Python 3.12."""
     whole = stats.rankdata
     monkeypatch.setattr(stats, "rankdata", lambda scores: whole(scores).astype(scores.dtype))
     rng = np.random.default_rng(0)
@@ -129,7 +131,7 @@ def test_processes_that_evaluate_shares_join_to_exactly_what_one_would_find(task
     together, alone = task.metrics(joined(shares)), scores(task, logits, labels)
     assert together.pop("val_loss") == pytest.approx(
         alone.pop("val_loss")
-    )  # a sum of floats: its order counts
+    )  # a sum of floats depends on its order
     assert together == alone
     assert alone[f"val_{task.headline.name}"] is not None
 
@@ -155,9 +157,7 @@ def test_tasks_are_opened_by_name() -> None:
     with pytest.raises(ConfigError, match=r"task\.name='taste': wanted auc or balanced or classification"):
         TaskConfig(name="taste")
     assert headline_of_task("taste") is None
-    with pytest.raises(
-        ConfigError, match="task=auc: the label that is trained on has 7 classes; wanted a label"
-    ):
+    with pytest.raises(ConfigError, match="task=auc: the training label has 7 classes; wanted a label"):
         open_task(TaskConfig(name="auc"), DIAGNOSES)
 
 

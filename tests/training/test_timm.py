@@ -1,4 +1,4 @@
-"""timm's models through the seam that torchvision's come through."""
+"""timm's models through the same interface as torchvision's."""
 
 import sys
 from pathlib import Path

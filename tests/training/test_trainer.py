@@ -1,4 +1,4 @@
-"""One update against plain PyTorch, and what its randomness depends on."""
+"""One update against plain PyTorch, and the sources of its randomness."""
 
 from itertools import product
 from typing import Any

@@ -1,4 +1,4 @@
-"""Several classes of an image, and real numbers: targets, losses and metrics, against scikit-learn's."""
+"""Multi-label and regression tasks: targets, losses and metrics, against scikit-learn's."""
 
 from __future__ import annotations
 
@@ -73,14 +73,14 @@ def test_what_guessing_reaches() -> None:
     assert several.guessing_share(np.array([4, 0, 0, 0, 0])) is None
     number = open_task(TaskConfig(name="regression"), NUMBERS)
     assert number.guessing_share(np.ones(4, dtype=np.int64)) is None and R2.guessed(None, 1) == 0
-    mean = torch.zeros(4, 1)  # always the mean
+    mean = torch.zeros(4, 1)  # always predicts the mean
     assert number.metrics(number.tally(mean, number.target(torch.arange(4))))["val_r2"] == pytest.approx(0)
 
 
 def test_labels_that_do_not_suit_a_task_are_refused() -> None:
-    with pytest.raises(ConfigError, match=r"task=regression: 'dog' is no number; wanted .*kind=number"):
+    with pytest.raises(ConfigError, match=r"task=regression: 'dog' is not a number; wanted .*kind=number"):
         open_task(TaskConfig(name="regression"), ("1", "dog"))
-    with pytest.raises(ConfigError, match=r"task=regression: 'nan' is no number"):
+    with pytest.raises(ConfigError, match=r"task=regression: 'nan' is not a number"):
         open_task(TaskConfig(name="regression"), ("1", "nan"))
     with pytest.raises(ConfigError, match=r"task=multilabel: no image has a class; wanted sets .*several"):
         open_task(TaskConfig(name="multilabel"), ("",))
@@ -91,8 +91,8 @@ def test_labels_that_do_not_suit_a_task_are_refused() -> None:
 
 def test_metrics_that_are_not_defined_say_so() -> None:
     several = open_task(TaskConfig(name="multilabel"), SETS)
-    with pytest.raises(RunError, match="mean average precision of 2 images none of which has a class"):
+    with pytest.raises(RunError, match="mean average precision is undefined: none of 2 images has a class"):
         several.metrics(several.tally(torch.zeros(2, 3), several.target(torch.tensor([0, 0]))))
     number = open_task(TaskConfig(name="regression"), NUMBERS)
-    with pytest.raises(RunError, match="R2 of 2 images that have the same number"):
+    with pytest.raises(RunError, match="R2 is undefined: all 2 images have the same number"):
         number.metrics(number.tally(torch.zeros(2, 1), number.target(torch.tensor([1, 1]))))

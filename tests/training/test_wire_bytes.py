@@ -1,4 +1,4 @@
-"""The bytes that we count against those that the kernel counts, on a loopback device of our own."""
+"""Our byte counts against the kernel's, on a loopback device in its own namespace."""
 
 import os
 import subprocess
@@ -20,7 +20,7 @@ WAYS = ("all_gather", "push", "pull", "all_reduce")
 
 
 def transmitted() -> int:
-    """Bytes that the namespace's loopback device has carried, headers included."""
+    """Return the bytes that the namespace's loopback device has carried, headers included."""
     (lo,) = (line for line in Path("/proc/net/dev").read_text().splitlines() if "lo:" in line)
     return int(lo.split(":")[1].split()[8])
 
@@ -36,7 +36,7 @@ def count(processes: Processes) -> dict[str, tuple[float, int]]:
     }
     counted = {}
     for name, send in ways.items():
-        send()  # connections are made now
+        send()  # this opens the connections
         processes.totals([0.0])
         before = transmitted(), wire.traffic.bytes_sent, wire.traffic.bytes_received
         processes.totals([0.0])
@@ -67,8 +67,8 @@ def test_the_kernel_counts_the_same() -> None:
 
 
 def compare() -> None:
-    """For the namespace: fail unless every way's bytes are the kernel's but for packet headers."""
+    """Run in the namespace: fail unless each way's bytes match the kernel's count, except packet headers."""
     for name, (counted, carried) in spawned(count, WORLD_SIZE)[0].items():
         print(f"{name}: counted {counted:.0f}, on the device {carried}, {carried / counted - 1:.2%} more")
-        # Headers of 66 bytes for packets of up to 64 KiB and their acknowledgements; a few control messages.
+        # Headers of 66 bytes for packets of up to 64 KiB and acknowledgements, and a few control messages.
         assert counted <= carried <= 1.02 * counted, (name, counted, carried)

@@ -1,4 +1,4 @@
-"""A run of the loop on a loader, a clock and a policy that tests control."""
+"""A run of the training loop on a loader, a clock and a policy that tests control."""
 
 import copy
 from collections.abc import Iterator, Mapping
@@ -30,7 +30,7 @@ class FakeTime:
 
 
 class FakeLoader:
-    """20 images whose class is their colour, in batches of 8, 8 and 4. A batch takes 2 s to come."""
+    """20 images whose class is their colour, in batches of 8, 8 and 4. A batch takes 2 s to arrive."""
 
     num_batches = 3
 
@@ -66,7 +66,7 @@ class FakeLoader:
 
 
 class Observer(StaticScan):
-    """A scan policy that remembers what it was told, and wants and decides what the test says."""
+    """A scan policy that records its inputs; the test sets the probes it wants and its decisions."""
 
     def __init__(self) -> None:
         super().__init__(2)
@@ -93,7 +93,7 @@ class Observer(StaticScan):
 
 
 class Run:
-    """A run of 4 epochs of 3 updates with all that a checkpoint holds, in memory."""
+    """A run of 4 epochs of 3 updates that keeps its checkpoints in memory."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""A model with everything that an update changes, and what there is to compare of a trainer."""
+"""A model with every kind of state that an update changes, and helpers to compare trainers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pcr_exp.training.trainer import Trainer
 
 
 class Running(nn.Module):
-    """Counts its calls in a buffer that no state dict holds."""
+    """Counts its calls in training in a non-persistent buffer."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -31,7 +31,7 @@ class Running(nn.Module):
 def make_trainer(
     steps: int = 3, dropout: float = 0.5, activations: ActivationsConfig | None = None, **changes: Any
 ) -> Trainer:
-    """After some updates: momentum, batch-norm statistics and gradients are there to be lost."""
+    """Return a trainer after some updates, with momentum, batch-norm statistics and gradients to lose."""
     torch.manual_seed(0)
     model = nn.Sequential(
         nn.Conv2d(3, 4, 3, bias=False),
@@ -51,14 +51,14 @@ def make_trainer(
 
 
 def batch(step: int, noise: int = 0) -> tuple[Tensor, Tensor]:
-    """Four images of five classes, brighter with the class; `noise` changes the pixels only."""
+    """Return four images of five classes, brighter with the class; `noise` changes the pixels only."""
     labels = torch.randint(5, (4,), generator=torch.Generator().manual_seed(step))
     pixels = torch.randint(60, (4, 8, 8, 3), generator=torch.Generator().manual_seed(1000 * noise + step))
     return (pixels + 40 * labels[:, None, None, None]).to(torch.uint8), labels
 
 
 def everything(trainer: Trainer) -> list[Any]:
-    """All that a probe could leave its traces in, as bytes and plain values."""
+    """Return all state in which a probe could leave traces, as bytes and plain values."""
     model = trainer.model
     tensors = [*model.parameters(), *model.buffers()]
     gradients = [p.grad for p in model.parameters()]
@@ -68,7 +68,7 @@ def everything(trainer: Trainer) -> list[Any]:
         [module.training for module in model.modules()],
         [group["lr"] for group in trainer.optimizer.param_groups],
         torch.get_rng_state().numpy().tobytes(),
-        # The key and the position in it: a draw within the key's 624 words moves the position alone.
+        # The key and the position in it. A draw within the key's 624 words moves only the position.
         [part.tobytes() if isinstance(part, np.ndarray) else part for part in np.random.get_state()],  # noqa: NPY002
         random.getstate(),
         trainer.kept.state_dict(),
@@ -77,6 +77,6 @@ def everything(trainer: Trainer) -> list[Any]:
 
 
 def next_losses(trainer: Trainer, first: int = 3, count: int = 20) -> list[float]:
-    """The next updates' losses, exactly."""
+    """Return the exact losses of the next updates."""
     steps = range(first, first + count)
     return [trainer.update(*batch(step), step=step, learning_rate=0.05) for step in steps]
