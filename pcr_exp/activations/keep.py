@@ -347,7 +347,8 @@ def _convolutions(model: nn.Module, config: ActivationsConfig) -> dict[str, nn.C
     if not found:
         raise ConfigError(
             f"activations.name={config.name!r}: {type(model).__name__} has no 2d convolution; wanted at "
-            "least one, whose input or gradient this is about. Use activations=none with it."
+            "least one, because this setting acts on the inputs or gradients of convolutions. Use "
+            "activations=none with this model."
         )
     return found
 
@@ -357,7 +358,7 @@ def _momentum(config: ActivationsConfig, optimizer: torch.optim.Optimizer) -> fl
     if config.follows_momentum and momentum == 0:
         raise ConfigError(
             f"activations={config.name} with {type(optimizer).__name__}, momentum {momentum:g}: wanted SGD "
-            "with momentum, which bounds and errors are set from. Set training.momentum above 0, or "
+            "with momentum, from which the size of the errors is computed. Set training.momentum above 0, or "
             "activations=error_bounded activations.bounds=fixed."
         )
     return float(momentum)

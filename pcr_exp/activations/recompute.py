@@ -52,7 +52,8 @@ class RecomputedBlocks:
         if not self._blocks:
             raise ConfigError(
                 f"activations=recompute: {type(model).__name__} is a plain chain of layers; wanted blocks of "
-                "two convolutions or more, to run again. Use activations=none, lossless or error_bounded."
+                "two or more convolutions, which can be recomputed. Use activations=none, lossless or "
+                "error_bounded."
             )
         for block in self._blocks:
             block.forward = partial(_forward, block, block.forward)

@@ -46,7 +46,8 @@ class Caption:
         for field in fields(self):
             if not getattr(self, field.name) or not all(self.of):
                 raise ValueError(
-                    f"a figure's caption has nothing for {field.name}: {self}. Say it, or why it has none."
+                    f"the caption of a figure lacks {field.name}: {self}. Fill it in, or state why there is "
+                    "none."
                 )
 
     @property

@@ -62,8 +62,8 @@ def compare_setting(runs: pd.DataFrame, key: str, reference: str) -> pd.DataFram
     twice = frame[frame.duplicated(repeat, keep=False)]
     if len(twice):
         raise RunError(
-            f"compare={key}: runs differ in more than it: {', '.join(twice['run_id'].head(2))}. Put runs "
-            "that are to be compared into a folder of their own (runs_root)."
+            f"compare={key}: runs also differ in other settings: {', '.join(twice['run_id'].head(2))}. Put "
+            "the runs to compare into a folder of their own (runs_root)."
         )
     rows = []
     for _, level in frame.groupby(SIDE_BY_SIDE):

@@ -309,6 +309,6 @@ def check_headline(name: str) -> None:
     """Raise ConfigError unless evaluations have a column for this primary metric."""
     if name not in ("top1", "balanced_accuracy", "auc", *_HEADLINES):
         raise ConfigError(
-            f"task: its headline {name} is not made of scores of images here; wanted task=classification, "
+            f"task: evaluations have no column for its primary metric {name}; wanted task=classification, "
             "task=balanced, task=auc, task=multilabel or task=regression."
         )

@@ -293,7 +293,7 @@ def check_fits(facts: Facts, num_groups: int) -> None:
     """
     if max(facts.groups) != num_groups:
         raise ConfigError(
-            f"--tolerance: it was measured at scan groups up to {max(facts.groups)} (scan script "
-            f"{facts.scans}), and the records have {num_groups}. Give the folder of a measurement of these "
+            f"--tolerance: the measurement has scan groups up to {max(facts.groups)} (scan script "
+            f"{facts.scans}), but the records have {num_groups}. Give the folder of a measurement of these "
             "images."
         )

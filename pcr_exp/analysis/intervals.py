@@ -159,7 +159,7 @@ def _balanced_accuracy(labels: NDArray[Any], correct: NDArray[Any], _: NDArray[A
 
 def _auc(labels: NDArray[Any], _: NDArray[Any], ranked_by: NDArray[Any] | None) -> Floats:
     # Mean over classes of each class against the rest; with two classes, both give the same value.
-    assert ranked_by is not None, "an AUC wants what classes are ranked by"
+    assert ranked_by is not None, "an AUC needs the scores by which images are ranked"
     there = [number for number in range(ranked_by.shape[1]) if 0 < (labels == number).sum() < len(labels)]
     total = np.zeros(len(labels))
     for number in there:

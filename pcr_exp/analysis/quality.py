@@ -121,9 +121,7 @@ def read_metas(quality_root: str | Path) -> list[tuple[Path, dict[str, Any]]]:
         best = max(found.get(key, (path, meta)), (path, meta), key=_how_much)
         if key in found:
             left_out = path if best[0] != path else found[key][0]
-            log.warning(
-                "%s measures the same images as %s: the first is left out", left_out.parent, best[0].parent
-            )
+            log.warning("%s is left out: it measures the same images as %s", left_out.parent, best[0].parent)
         found[key] = best
     return sorted(found.values(), key=lambda each: each[0])
 
@@ -134,7 +132,7 @@ def _how_much(measurement: tuple[Path, dict[str, Any]]) -> tuple[int, int, str]:
 
 
 def _damaged(meta_path: Path, error: Exception) -> RunError:
-    return RunError(f"{meta_path} or {ROWS_FILE} beside it is damaged: {error}. {REMEDY}")
+    return RunError(f"{meta_path} or {ROWS_FILE} in its folder is damaged: {error}. {REMEDY}")
 
 
 def is_measured(folder: str | Path) -> bool:

@@ -161,8 +161,8 @@ def _read(directory: RunDirectory) -> PackedRun:
 def _require_evaluated(run: PackedRun, where: str) -> None:
     if not is_timed(run.config) and not any(row["kind"] == "eval" for row in run.rows):
         raise RunError(
-            f"{where} has no eval row, but the manifest beside it says that the run finished. "
-            "Delete the run to make it again."
+            f"{where} has no eval row, but the run's manifest says that it finished. Delete the run to make "
+            "it again."
         )
 
 

@@ -188,7 +188,7 @@ def reading(folder: Path, remedy: str) -> Iterator[None]:
         yield
     except FileNotFoundError as error:
         raise RunError(
-            f"{folder} holds no whole measurement: {error.filename} is missing. {remedy}"
+            f"{folder} holds no complete measurement: {error.filename} is missing. {remedy}"
         ) from error
     except (OSError, ValueError, KeyError) as error:
         raise RunError(f"the measurement in {folder} is damaged: {error}. {remedy}") from error

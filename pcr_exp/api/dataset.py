@@ -84,7 +84,7 @@ def label_values(classes: Sequence[str], labels: Labels) -> npt.NDArray[Any]:
                 f"each of the {len(classes)} classes, or a row of several."
             ) from error
     if len({value.shape for value in values}) > 1:
-        raise ConfigError("labels: classes have rows of several lengths; wanted one for all.")
+        raise ConfigError("labels: classes have rows of different lengths; wanted one length for all.")
     whole = all(value.dtype.kind in "biu" for value in values)
     return np.array(values, dtype=np.int64 if whole else np.float32)
 
@@ -207,7 +207,7 @@ class RecordDataset(Dataset[tuple[Any, Any]]):
         twice = chosen[1:][chosen[1:] == chosen[:-1]]
         wanted = f"indices of these {len(self)} images, 0..{len(self) - 1}, each once"
         require(not len(outside), "select", next(iter(outside.tolist()), None), wanted)
-        require(not len(twice), "select", next(iter(twice.tolist()), None), f"{wanted}; it is there twice")
+        require(not len(twice), "select", next(iter(twice.tolist()), None), f"{wanted}; it is given twice")
         require(len(chosen) > 0, "select", "no image", f"at least one of {len(self)}")
         selected = copy.copy(self)
         images = chosen if self._selection is None else self._selection.images[chosen]
@@ -362,9 +362,9 @@ class RecordDataset(Dataset[tuple[Any, Any]]):
     def _by_epoch(self) -> ScanPolicy:
         if not self.follows_epochs_alone:
             raise ConfigError(
-                f"scan={self.scan!r}: images cannot be read by index at what this policy chooses, since it "
-                "follows training, which a dataset in worker processes never sees. Use .loader(...) and "
-                "loader.observe(loss=...), or a scan group, a schedule or a mixture."
+                f"scan={self.scan!r}: images cannot be read by index with this policy, because it follows "
+                "training, which a dataset in worker processes never sees. Use .loader(...) and "
+                "loader.observe(loss=...), or choose a scan group, a schedule or a mixture."
             )
         return self._policy
 
@@ -411,6 +411,6 @@ class StaticDataset(RecordDataset):
     @property
     def set_epoch(self) -> NoReturn:
         raise AttributeError(
-            f"scan={self.scan!r} without a seed: every epoch is read alike, and has no set_epoch. Ask first "
-            "with hasattr(dataset, 'set_epoch'), or open it with a seed."
+            f"scan={self.scan!r} without a seed: every epoch is read alike, so there is no set_epoch. Check "
+            "hasattr(dataset, 'set_epoch') first, or open the dataset with a seed."
         )

@@ -47,8 +47,8 @@ class Observer:
         batch, self._batch = self._batch, None
         if batch is None:
             raise LoaderError(
-                "observe() tells of the update on the last batch, and none came since it was called: call "
-                "it once for each batch, after the update."
+                "observe() reports the update on the last batch, but no batch has come since the previous "
+                "call. Call it once for each batch, after the update."
             )
         so_far_s = 0.0 if self._given_s is None else self._now() - self._given_s
         self._policy.observe(
@@ -113,8 +113,8 @@ class Position:
         for name, own in wanted.items():
             if state.get(name) != own:
                 raise LoaderError(
-                    f"the state cannot be continued here: {name} was {state.get(name)!r} and is {own!r}. "
-                    "Open the dataset and its loader with what they had."
+                    f"the state cannot be loaded here: {name} was {state.get(name)!r} when it was saved, and "
+                    f"is {own!r} now. Open the dataset and its loader with the same settings as then."
                 )
         self.epoch, self._is_begun = state["epoch"], False
         self.batch = state["update"] * self._num_parts + state["part"]

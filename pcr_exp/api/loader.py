@@ -242,7 +242,9 @@ class DatasetLoader:
         try:
             for number in range(self._position.batch, len(self)):
                 if turn != self._turn:
-                    raise LoaderError("another iteration of this loader has begun: there is one at a time.")
+                    raise LoaderError(
+                        "another iteration of this loader has begun: only one can run at a time."
+                    )
                 self._observer.rest()
                 self._settle(epoch)
                 with self._observer.waiting():
@@ -363,8 +365,8 @@ def _num_full_batches(share: RankShare, num_samples: int, batch_size: int) -> in
     """Return the number of full updates in an epoch. Raises SettingError if there are none."""
     num_samples = share.samples_per_slot(num_samples)
     wanted = (
-        f"at most {num_samples}, this process's images of an epoch, or drop_last=False, as no batch would "
-        "ever be full"
+        f"at most {num_samples} (this process's images per epoch), or drop_last=False, because no batch "
+        "would ever be full"
     )
     require(batch_size <= num_samples, "batch_size", batch_size, wanted)
     return num_samples // batch_size
@@ -388,8 +390,8 @@ def _transform(
         return WholeImageTransform(transform, images_as)
     if image_size is None:
         raise ConfigError(
-            "transform=None: wanted a transform, which ends with images of one size, or image_size=224 for "
-            "this loader's own crops."
+            "transform=None: wanted a transform whose images all have one size, or image_size=224 for this "
+            "loader's own crops."
         )
     require(image_size >= 1, "image_size", image_size, "at least 1")
     antialias = given.pop("antialias", ANTIALIAS)

@@ -45,16 +45,21 @@ def mix(
     Raises:
         ConfigError: there are fewer than two sources, an invalid share or epoch, or sources that do not fit.
     """
-    require(len(sources) >= 2, "sources", list(sources), "at least two, by name; one has a loader of its own")
+    require(
+        len(sources) >= 2,
+        "sources",
+        list(sources),
+        "at least two, by name; for one dataset, use its own loader",
+    )
     for name, given in sources.items():
         is_pair = isinstance(given, tuple) and len(given) == 2 and isinstance(given[0], RecordDataset)
         require(is_pair, f"sources[{name!r}]", given, "a pair of a dataset (pcr_exp.open) and its share")
         share = given[1]
         is_share = isinstance(share, int | float) and math.isfinite(share) and share > 0
-        require(is_share, "shares", {name: share}, "numbers above 0; leave out what is not to be used")
+        require(is_share, "shares", {name: share}, "numbers above 0; leave out unused sources")
         require(len(given[0]) > 0, f"sources[{name!r}]", "a dataset without images", "at least one image")
         fields = list(given[0].fields.kinds) if given[0].fields is not None else []
-        require(not fields, f"sources[{name!r}]", fields, "no fields: a mixture has none")
+        require(not fields, f"sources[{name!r}]", fields, "no fields: mixtures do not support them")
     datasets = {name: dataset for name, (dataset, _) in sources.items()}
     _require_alike(datasets)
     shares = {name: exact_share(share) for name, (_, share) in sources.items()}
@@ -116,7 +121,7 @@ class MixedDataset:
             given[key] = first = next(iter(values.values()))
             alike = all(value is first or value == first for value in values.values())
             require(
-                alike, key, values, f"the same of every source, or loader({key}=...), which is used for all"
+                alike, key, values, f"the same for every source, or loader({key}=...), which applies to all"
             )
         return MixtureLoader(self, batch_size=batch_size, **given | settings)
 
@@ -218,7 +223,7 @@ def _labels(datasets: Mapping[str, RecordDataset]) -> tuple[list[str], Tensor]:
         return classes, torch.tensor(
             [number[name] for dataset in datasets.values() for name in dataset.classes]
         )
-    require(all(given.values()), "labels", given, "given to every pcr_exp.open of the sources, or to none")
+    require(all(given.values()), "labels", given, "labels in the pcr_exp.open of every source, or of none")
     values = {name: dataset.label_values for name, dataset in datasets.items()}
     shapes = {name: list(value.shape[1:]) for name, value in values.items()}
     alike = all(shape == next(iter(shapes.values())) for shape in shapes.values())

@@ -70,7 +70,10 @@ def open(
     """
     require(max_pixels >= 1, "max_pixels", max_pixels, "at least 1")
     require(
-        split is None or prepare is not None, "split", split, "None without prepare: a split has a folder"
+        split is None or prepare is not None,
+        "split",
+        split,
+        "None without prepare: open the split's own folder instead",
     )
     require(split in (None, *SPLITS), "split", split, " or ".join(SPLITS))
     require(not isinstance(fields, str), "fields", fields, f"a list of names: [{fields!r}]")
@@ -118,7 +121,7 @@ def _find_folder(storage: PerProcessStorage, encoding: str) -> str:
     hint = f"It holds splits: open one of {', '.join(splits)}." if splits else str(reasons[0])
     if not splits and path is not None and is_photographs(path):
         line = f"pcr_exp.open({storage.root!r}, prepare='records/')"
-        hint = f"These are photographs. Prepare them once, and open what is there the next time: {line}."
+        hint = f"These are photographs. Call {line}: the first call prepares records, later calls open them."
     raise RecordError(
         f"no records can be opened at {storage}: there is neither {encoding}/{INDEX_FILE} nor {INDEX_FILE}. "
         f"{hint} Wanted the folder of a split, which `python -m experiments.prepare` makes."

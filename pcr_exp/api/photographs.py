@@ -58,7 +58,7 @@ def prepared(
     home = photographs if photographs.is_dir() else photographs.parent
     if photographs.is_dir() and Path(root).resolve().is_relative_to(home.resolve()):
         raise ConfigError(
-            f"prepare={root!r}: wanted a folder outside of {photographs}, which stays as it is."
+            f"prepare={root!r}: wanted a folder outside of {photographs}, which is not changed."
         )
     if any((photographs / folder / INDEX_FILE).exists() for folder in ("", "pcr", "train/pcr")):
         raise ConfigError(f"prepare={root!r}: {photographs} holds records already. Open it without prepare.")

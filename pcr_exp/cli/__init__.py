@@ -21,24 +21,24 @@ from pcr_exp.places import COMMAND
 from pcr_exp.system.lazy import LazyFunction
 
 TOOLS = {
-    "inspect": "what is in records",
-    "verify": "whether all files are there and whole; status 1 and names if not",
-    "extract": "one image as a JPEG file, at any scan group",
-    "convert": "a folder with PNG and WebP images as JPEG files; the loss is said",
-    "doctor": "libraries, limits and speed of this machine, and what is missing",
+    "inspect": "show what records contain",
+    "verify": "check that all files are whole; else name them, with status 1",
+    "extract": "write one image as a JPEG file, at any scan group",
+    "convert": "convert PNG and WebP images to JPEG files, and report the loss",
+    "doctor": "show this machine's libraries, limits and speed, and what is missing",
 }
 """Commands for records and this machine, from the module `records`, with descriptions."""
 RUNNERS = {
-    "prepare": "JPEG files become records; --check compares them",
-    "tolerance": "which scan group a task tolerates, before any training",
-    "train": "one training run, or a sweep with -m",
-    "sweep": "how the jobs of a sweep stand, wherever they run",
-    "evaluate": "what trained networks lose at scan groups and decode modes",
-    "explore": "one page: images at every scan group, the task, the storage",
-    "quality": "MS-SSIM, SSIM and bytes per scan group",
-    "throughput": "scan levels side by side, or what a cluster's would do",
-    "figures": "figures and tables of runs and measurements on disk",
-    "demo": "the whole way on embedded images, in minutes on two CPU cores",
+    "prepare": "make records from JPEG files; --check compares them",
+    "tolerance": "find out which scan group a task tolerates, before any training",
+    "train": "start one training run, or a sweep with -m",
+    "sweep": "show the state of a sweep's jobs, wherever they run",
+    "evaluate": "measure what trained networks lose at scan groups and decode modes",
+    "explore": "make a page: images at every scan group, the task, the storage",
+    "quality": "measure MS-SSIM, SSIM and bytes per scan group",
+    "throughput": "compare the throughput of scan levels, or predict it for a cluster",
+    "figures": "draw figures and tables of runs and measurements on disk",
+    "demo": "run all steps on embedded images, in minutes on two CPU cores",
 }
 """Commands that a checkout also has as `experiments.<name>`, with descriptions.
 
@@ -82,7 +82,7 @@ def _main(given: list[str]) -> int:
 def listing() -> str:
     """Return the usage and every command with its description, one per line."""
     lines = [f"  {name:18}{about}" for name, about in (TOOLS | RUNNERS).items()]
-    usage = f"usage: {COMMAND} <command> ...    ({COMMAND} <command> --help: what it takes)"
+    usage = f"usage: {COMMAND} <command> ...    ({COMMAND} <command> --help: its arguments)"
     return "\n".join([usage, "", *lines])
 
 

@@ -75,8 +75,9 @@ def calibrate(config: DemoConfig) -> Calibration:
 def describe(storage: Calibration) -> str:
     """Describe the storage of all runs, and the reason for it."""
     return (
-        f"storage: {storage.bandwidth_mib_per_s:g} MiB/s, {storage.share:.0%} of what this machine can train "
-        f"on ({storage.images_per_s:.0f} baseline images/s of {storage.bytes_per_image / 1e3:.1f} kB)"
+        f"storage: {storage.bandwidth_mib_per_s:g} MiB/s, {storage.share:.0%} of the rate at which this "
+        f"machine can train ({storage.images_per_s:.0f} baseline images/s of "
+        f"{storage.bytes_per_image / 1e3:.1f} kB)"
     )
 
 
@@ -160,17 +161,15 @@ def _read(path: Path, share: float) -> Calibration:
         found = Calibration(**json.loads(path.read_bytes()))
         usable = found.bandwidth_mib_per_s > 0
     except (ValueError, TypeError) as error:
-        raise RunError(
-            f"{path} is damaged: {error}. Delete it, and this machine is measured again."
-        ) from error
+        raise RunError(f"{path} is damaged: {error}. Delete it to measure this machine again.") from error
     if not usable:
         raise RunError(
-            f"{path}: bandwidth_mib_per_s={found.bandwidth_mib_per_s}; wanted a rate above 0. Delete "
-            "it: this machine is measured again."
+            f"{path}: bandwidth_mib_per_s={found.bandwidth_mib_per_s}; wanted a rate above 0. Delete it to "
+            "measure this machine again."
         )
     if found.share != share:
         raise RunError(
-            f"{path} is of baseline_share={found.share:g}, now it is {share:g}: the runs beside it were made "
-            "with the former. Give another out=..., or delete that folder."
+            f"{path} was measured with baseline_share={found.share:g}, but it is {share:g} now: the runs in "
+            "its folder were made with the old value. Give another out=..., or delete that folder."
         )
     return found

@@ -57,12 +57,12 @@ def evaluate(config: EvaluateConfig) -> str:
     device = open_device(config.device)
     headline = headline_of(config.task)
     check_headline(headline.name)
-    wanted = f"null with task={config.task.name}, whose outputs stand for no single class"
+    wanted = f"null with task={config.task.name}, whose outputs do not stand for one class each"
     require(headline not in (MEAN_AP, R2) or config.classes is None, "classes", config.classes, wanted)
     runs = find_runs(config.runs) if config.runs else []
     check_asked(config, runs)
     if config.split == ALL and any(run.dataset_name == config.dataset.name for run in runs):
-        log.warning("split=all: these runs are scored on images that they were trained on, among others")
+        log.warning("split=all: the scored images include those that these runs were trained on")
     image_size = runs[0].image_size if runs else config.image_size or IMAGE_SIZE
     crops = crops_of(config.dataset.augment, config.loader, image_size)
     levels = levels_of(config.groups, config.decodes, config.records.scans.name)
@@ -138,7 +138,8 @@ def images_in_records(
                 ensure_records(config.dataset, config.records, progress=tell)
     except DatasetError as error:
         raise DatasetError(
-            f"{error} To score every image as it lies, without a training split or records: split={ALL}."
+            f"{error} To score every image file directly, without a training split or records, use "
+            f"split={ALL}."
         ) from error
     records = {
         encoding: open_unthrottled(config.dataset, config.records, config.split, encoding)
@@ -146,9 +147,13 @@ def images_in_records(
     }
     index, label = records["baseline"].index, config.dataset.label
     if not index.num_samples:
-        raise ConfigError(f"split={config.split}: it holds no image of {index.dataset}. Choose another.")
+        raise ConfigError(
+            f"split={config.split}: this split of {index.dataset} has no images. Choose another."
+        )
     if label not in index.classes:
-        raise ConfigError(f"dataset.label={label!r}: the records have {', '.join(sorted(index.classes))}.")
+        raise ConfigError(
+            f"dataset.label={label!r}: the records have the labels {', '.join(sorted(index.classes))}."
+        )
     batches = record_batches(
         records, levels, config.loader, transform, label=label, batch_size=config.batch_size
     )
@@ -200,7 +205,7 @@ def outputs_of(config: EvaluateConfig, names: Sequence[str]) -> tuple[torch.Tens
         return torch.arange(len(names)), len(names)
     path = Path(config.classes)
     if not path.is_file():
-        raise ConfigError(f"classes={config.classes}: no such file; wanted a class on every line.")
+        raise ConfigError(f"classes={config.classes}: no such file; wanted a file with one class per line.")
     lines = path.read_text(encoding="utf-8").splitlines()
     return outputs_of_classes(names, lines, config.classes), len(lines)
 

@@ -64,7 +64,7 @@ def _progressive(found: Sequence[Found]) -> list[Found]:
         index = found[0].records.index
         raise RecordError(
             f"{found[0].records.path_of('index.json')}: the records of {index.dataset}/{index.split} are "
-            f"{index.encoding} ones, which have one fidelity only. Give the folder of progressive records."
+            f"{index.encoding} records, which have only one fidelity. Give the folder of progressive records."
         )
     return progressive
 
@@ -198,7 +198,8 @@ def _require_ours(path: Path, force: bool) -> None:
         is_ours = MARK.encode() in file.read(_MARK_WITHIN_BYTES)
     if not is_ours:
         raise RunError(
-            f"{path} is there already, and no page of this command: name another file (-o), or --force."
+            f"{path} already exists and is not a page of this command. Name another file (-o), or use "
+            "--force."
         )
 
 
@@ -212,8 +213,8 @@ def _write(path: Path, shown: Shown) -> Path:
         print(printable(f"left out: {name}: {reason}"), file=sys.stderr)
     if shown.explored.num_too_many:
         fit = counted(len(shown.explored.seen), "image")
-        said = f"{fit} fit in {shown.max_bytes / 1e6:g} MB; {shown.explored.num_too_many} more were asked for"
-        print(f"{said} (--max-mb, or a smaller --crop-px).", file=sys.stderr)
+        said = f"{fit} fit in {shown.max_bytes / 1e6:g} MB; {shown.explored.num_too_many} more were requested"
+        print(f"{said} (raise --max-mb, or lower --crop-px).", file=sys.stderr)
     images = counted(len(shown.explored.seen), "image")
     print(
         printable(f"{path}: {images} at {counted(len(shown.groups), 'scan group')}, {len(page) / 1e6:.1f} MB")
@@ -231,35 +232,46 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "root", help="a record (.pcr), or the folder or address of a split's or a dataset's records"
     )
-    parser.add_argument("-o", "--output", help="the page; <dataset>-<split>.html unless given")
+    parser.add_argument("-o", "--output", help="file of the page (default: <dataset>-<split>.html)")
     parser.add_argument(
-        "--images", type=int, default=48, help="images of the grid, if they fit (%(default)s)"
+        "--images",
+        type=int,
+        default=48,
+        help="number of images in the grid, if they fit (default: %(default)s)",
     )
     parser.add_argument(
-        "--label", help="the label whose classes order the grid; the records' first unless given"
+        "--label", help="label whose classes order the grid (default: the first label of the records)"
     )
     parser.add_argument(
         "--classes",
         type=lambda names: names.split(","),
         default=(),
-        help="names of classes to show, with commas; some of all unless given",
+        help="names of the classes to show, separated by commas (default: a selection of all)",
     )
     parser.add_argument("--tolerance", type=Path, help="folder of a finished measurement of `tolerance`")
-    parser.add_argument("--crop-px", type=int, help=f"a side of the crop; that of --tolerance, or {_CROP_PX}")
+    parser.add_argument(
+        "--crop-px",
+        type=int,
+        help=f"side of the crop in pixels (default: that of --tolerance, or {_CROP_PX})",
+    )
     parser.add_argument(
         "--crop-fraction", type=float, default=0.875, help="as dataset.augment.eval_crop_fraction"
     )
     parser.add_argument(
-        "--decode", choices=DECODE_MODES, help="as loader.decode; that of --tolerance, or scaled"
+        "--decode", choices=DECODE_MODES, help="as loader.decode (default: that of --tolerance, or scaled)"
     )
     parser.add_argument(
         "--antialias", action=argparse.BooleanOptionalAction, default=ANTIALIAS, help="as loader.antialias"
     )
     parser.add_argument(
-        "--storage", help="a storage of configs/storage, such as hdd, where the sliders stand"
+        "--storage", help="storage of configs/storage, such as hdd, at which the sliders start"
     )
-    parser.add_argument("--max-mb", type=float, default=15.0, help="the page takes no more (%(default)g)")
-    parser.add_argument("--force", action="store_true", help="replace a file that is no page of this command")
+    parser.add_argument(
+        "--max-mb", type=float, default=15.0, help="largest size of the page in MB (default: %(default)g)"
+    )
+    parser.add_argument(
+        "--force", action="store_true", help="replace a file that is not a page of this command"
+    )
     try:
         explore(parser.parse_args(arguments))
     except PcrExpError as error:

@@ -37,10 +37,10 @@ _INDENT = 38
 _LONGEST_VALUE = 30
 _RUNNER = re.compile(r"-m experiments\.(\w+)")
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times as fast
-_MORE = """-m                sweeps over values with commas between them (runner=fail_fast: until one fails)
---dry-run         says what would run and what it would take, and runs nothing
-runner=smoke      tries it at a size for seconds
---help <group>    all about one group, such as its options: {groups}
+_MORE = """-m                sweeps over comma-separated values (runner=fail_fast: stops when one fails)
+--dry-run         shows what would run and at what cost, and runs nothing
+runner=smoke      runs it at a small size, in seconds
+--help <group>    explains one group, such as its options: {groups}
 --cfg job         prints the configuration; --hydra-help is Hydra's own"""
 
 

@@ -182,13 +182,16 @@ def sweep_lock(folder: Path) -> Path:
 
 def _in_use(folder: Path, holder: str) -> RunError:
     return RunError(
-        f"{folder}: {holder} runs a sweep in this folder. Wait for it, or give a hydra.sweep.dir."
+        f"{folder}: {holder} runs a sweep in this folder. Wait for it to end, or give another "
+        "hydra.sweep.dir."
     )
 
 
 def read_ended(folder: Path, *, interrupted: bool) -> list[Outcome]:
     """Read the outcomes once no job runs any more; a job without an end was interrupted or died."""
-    status, detail = (INTERRUPTED, "") if interrupted else (DIED, "its process ended without a word")
+    status, detail = (
+        (INTERRUPTED, "") if interrupted else (DIED, "its process ended without reporting an outcome")
+    )
     return [
         replace(outcome, status=status, detail=detail) if outcome.status == BEGUN else outcome
         for outcome in read_outcomes(folder)
@@ -289,7 +292,9 @@ def running_job(folder: Path, number: int, name: str) -> Iterator[RunningJob]:
     make_folder(folder)
 
     def in_use(holder: str) -> RunError:
-        return RunError(f"{name}: this job of {folder} is run by {holder}. Wait for it to end, or stop it.")
+        return RunError(
+            f"{name}: this job of {folder} is already run by {holder}. Wait for it to end, or stop it."
+        )
 
     with hold(job_lock(folder, number), in_use):
         job = RunningJob(folder, number, Outcome(name, BEGUN, began_s=time.time()))

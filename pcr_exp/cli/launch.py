@@ -90,7 +90,7 @@ def _launch(job: HydraTask[Any], config_name: str) -> None:
     if job.signalled.number is not None and status == 1:
         status = 128 + job.signalled.number
     if status == 130:
-        print("interrupted; the same command continues", file=sys.stderr)
+        print("interrupted; run the same command again to continue", file=sys.stderr)
     SweepFolder.alive.close()
     if SweepFolder.begun is not None and not SweepFolder.handed_over:
         status = tell_sweep(SweepFolder.begun, status)
@@ -238,8 +238,8 @@ def tell_sweep(folder: Path, status: int) -> int:
         print_outcomes(outcomes, [answer_of(outcome.run) for outcome in outcomes])
     if not outcomes and status == 0:
         tell(
-            f"no job of this sweep has told how it ended, in {folder}. Give a hydra.sweep.dir that every "
-            "machine of the launcher sees."
+            f"no job of this sweep has reported an outcome in {folder}. Give a hydra.sweep.dir that every "
+            "machine of the launcher can access."
         )
         return 1
     return status or int(any(outcome.failed for outcome in outcomes))

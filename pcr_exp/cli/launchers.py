@@ -165,7 +165,7 @@ def hand_to_slurm(
     )
     SweepFolder.handed_over = True
     Console(stderr=True).print(
-        f"{len(starting)} of {len(jobs)} jobs handed over; "
+        f"{len(starting)} of {len(jobs)} jobs submitted; see "
         + as_typed(f"python -m experiments.sweep status {folder.name}"),
         soft_wrap=True,
     )

@@ -87,9 +87,9 @@ def describe(report: EncodeReport) -> str:
     if report.num_rejected:
         parts.append(f"{report.num_rejected} rejected, with reasons in rejected.csv")
     if report.num_reused:
-        parts.append(f"{report.num_reused} taken over from other records, not transcoded again")
+        parts.append(f"{report.num_reused} copied from other records, not transcoded again")
     if report.num_turned:
-        parts.append(f"{report.num_turned} with an EXIF rotation, which is not applied: pixels as they lie")
+        parts.append(f"{report.num_turned} with an EXIF rotation, which is not applied to the stored pixels")
     return ", ".join(parts) + f"; {report.encode_s:.1f} s"
 
 
@@ -103,7 +103,7 @@ def plan(config: PrepareConfig) -> Planned:
         return Planned([counted(len(folds), "fold"), *first.facts], {**first.amounts, **amounts})
     facts = [f"records of {config.dataset.name} below {config.records.root}"]
     if _are_made(config):
-        return Planned([*facts, "there already: images are compared with them"])
+        return Planned([*facts, "records exist already: images are compared with them"])
     if isinstance(config.dataset, PhotosConfig):
         return Planned([*facts, f"{counted(num_in_files(config.dataset), 'image')}, made first", NOT_KNOWN])
     samples = list(chain.from_iterable(open_dataset(config.dataset).splits.values()))
@@ -111,7 +111,7 @@ def plan(config: PrepareConfig) -> Planned:
     seconds = encode_seconds(samples, codec, config.records.max_pixels) / config.records.num_workers
     some = samples[:_SIZED]
     each_bytes = sum(sample_bytes(sample) or 0 for sample in some) / len(some)
-    facts.append(f"{counted(len(samples), 'image')}, twice their space; encoding {WORDS}")
+    facts.append(f"{counted(len(samples), 'image')}, twice their size on disk; encoding {WORDS}")
     return Planned(facts, {"seconds": seconds * len(samples), "disk_bytes": 2 * each_bytes * len(samples)})
 
 

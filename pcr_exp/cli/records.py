@@ -58,7 +58,7 @@ def _described(found: Found, num_shown: int) -> Iterator[str]:
 def _classes(classes: Sequence[str]) -> str:
     names, what = classes, "classes"
     if isinstance(classes, ClassNumbers):
-        names, what = [str(number) for number in classes.used], "numbers of classes, which an index names"
+        names, what = [str(number) for number in classes.used], "class numbers, whose names are in an index"
     shown = ", ".join(names[:_SHOWN_CLASSES]) + (", ..." if len(names) > _SHOWN_CLASSES else "")
     return f"{len(names)} {what} ({shown})"
 
@@ -148,7 +148,7 @@ def extract(options: argparse.Namespace) -> int:
         with path.open("wb" if options.force else "xb") as file:
             file.write(encoded)
     except FileExistsError:
-        refusal = f"{path} is there already: choose another name (-o), or replace it (--force)."
+        refusal = f"{path} already exists: choose another name (-o), or replace it (--force)."
         print(printable(refusal), file=sys.stderr)
         return 1
     print(printable(f"{path}: image {name}, {said}, {len(encoded)} bytes"))
@@ -176,9 +176,9 @@ def convert(options: argparse.Namespace) -> int:
         losses = sorted(outcome.psnr_db for outcome in made)
         share = sum(outcome.bytes_after for outcome in made) / sum(outcome.bytes_before for outcome in made)
         print(
-            f"{counted(len(made), 'image')} became JPEG of quality {options.quality}, "
-            f"with {share:.0%} of the bytes. That is a loss: PSNR {losses[0]:.1f} dB at the lowest, "
-            f"{losses[len(losses) // 2]:.1f} in the median; each image's is in "
+            f"{counted(len(made), 'image')} converted to JPEG of quality {options.quality}, with "
+            f"{share:.0%} of the bytes. The conversion is lossy: PSNR {losses[0]:.1f} dB at the lowest, "
+            f"{losses[len(losses) // 2]:.1f} in the median; the value of each image is in "
             f"{Path(options.target) / CONVERTED_FILE}."
         )
     for what in sorted({outcome.left_out for outcome in made} - {""}):
@@ -188,9 +188,9 @@ def convert(options: argparse.Namespace) -> int:
             print(printable(f"not converted: {outcome.file}: {outcome.error}"))
     left = passed_over(Path(options.root))
     for name in left[:_SHOWN_FILES]:
-        print(printable(f"passed over: {name}: no .jpg, .jpeg, .png or .webp file"))
+        print(printable(f"skipped: {name}: not a .jpg, .jpeg, .png or .webp file"))
     if len(left) > _SHOWN_FILES:
-        print(f"passed over: {counted(len(left) - _SHOWN_FILES, 'more file')} of other kinds")
+        print(f"skipped: {counted(len(left) - _SHOWN_FILES, 'more file')} of other kinds")
     return 1 if len(made) < len(outcomes) else 0
 
 
@@ -224,15 +224,15 @@ def command_parser() -> argparse.ArgumentParser:
 
     added = command("inspect", inspect)
     added.add_argument("root", help=where)
-    added.add_argument("--samples", type=int, default=10, help="images of a single record that are listed")
+    added.add_argument("--samples", type=int, default=10, help="number of images listed for a single record")
     added = command("verify", verify)
     added.add_argument("root", help=where)
     added.add_argument("--threads", type=_positive, default=4, help="records read at a time")
     added = command("extract", extract)
     added.add_argument("root", help=where)
-    added.add_argument("image", help="its place among the images, from 0, or its id")
-    added.add_argument("--group", type=_positive, help="scan group; all unless given")
-    added.add_argument("--field", help="a field in place of the image, such as mask, as it was given")
+    added.add_argument("image", help="number of the image, from 0, or its id")
+    added.add_argument("--group", type=_positive, help="scan group (default: all groups)")
+    added.add_argument("--field", help="write a field, such as mask, instead of the image")
     added.add_argument("-o", "--output", help="file, or - for standard output")
     added.add_argument("--pieces", action="store_true", help="the bytes as stored, without an end marker")
     added.add_argument("--force", action="store_true", help="replace the file if it exists")
@@ -242,7 +242,7 @@ def command_parser() -> argparse.ArgumentParser:
     added.add_argument("--quality", type=int, choices=range(1, 101), metavar="1..100", default=95)
     added.add_argument("--threads", type=_positive, default=4, help="images at a time")
     added = command("doctor", doctor)
-    added.add_argument("folder", nargs="?", default=".", help="where the disk is measured")
+    added.add_argument("folder", nargs="?", default=".", help="folder whose disk is measured")
     return parser
 
 

@@ -58,10 +58,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("do", choices=[*_DO, "wait", "wandb"])
-    parser.add_argument("name", nargs="?", help="of a folder below --root, or its path; last: the newest")
-    parser.add_argument("more", nargs="*", help="of wandb: what `-m` would be given")
-    parser.add_argument("--root", type=Path, default=ROOT, help="where sweeps lie (%(default)s)")
-    parser.add_argument("--every-s", type=float, default=10.0, help="seconds between two looks of wait")
+    parser.add_argument(
+        "name", nargs="?", help="name of a folder below --root, or its path; last: the newest"
+    )
+    parser.add_argument("more", nargs="*", help="for wandb: the arguments that `-m` would take")
+    parser.add_argument("--root", type=Path, default=ROOT, help="folder of all sweeps (default: %(default)s)")
+    parser.add_argument("--every-s", type=float, default=10.0, help="for wait: seconds between two checks")
     options = parser.parse_args(arguments)
     if options.do == "status" and options.name is None:
         for folder in _folders(options.root):
@@ -169,7 +171,7 @@ def stop(folder: Path) -> int:
     stopped = [job for job in jobs if _cancel(folder, job) or _terminate(folder, job)]
     print(f"{len(stopped)} of {counted(len(jobs), 'job')} asked to end")
     if others := [job.number for job in jobs if job not in stopped]:
-        print(f"not from here: jobs {others}. End the command that began them.", file=sys.stderr)
+        print(f"jobs {others} cannot be ended from here. End the command that began them.", file=sys.stderr)
     return int(bool(others))
 
 
@@ -227,8 +229,8 @@ def wandb_sweep(overrides: Sequence[str]) -> dict[str, Any]:
             fixed.append(str(override.input_line))
     if not parameters:
         raise ConfigError(
-            f"{' '.join(overrides)}: one job, and no grid. Give an experiment that has one, or values with "
-            "commas between them, such as seed=0,1,2."
+            f"{' '.join(overrides)}: this is one job, not a grid. Give an experiment that has a grid, or "
+            "comma-separated values, such as seed=0,1,2."
         )
     program = as_typed("python -m experiments.train").split()
     return {

@@ -73,7 +73,7 @@ def read_jobs(folder: Path) -> list[JobState]:
         if state == BEGUN and is_held(job_lock(folder, number)):
             state, progress = RUNNING, _progress(run)
         elif state == BEGUN:
-            state, detail = DIED, "its process ended without a word"
+            state, detail = DIED, "its process ended without reporting an outcome"
         states.append(JobState(number, outcome.job, state, detail, run, lasted_s, progress, *known))
     return states
 

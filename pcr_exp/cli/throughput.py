@@ -46,14 +46,16 @@ def throughput(config: ThroughputConfig) -> str:
 def measure(config: ThroughputConfig) -> None:
     """Measure every scan level, decoder and filter under every storage, in turns, into `config.out`."""
     if not config.scans:
-        raise ConfigError(f"scans=[]: wanted at least one scan level. Loaders of others are {ELSEWHERE}.")
+        raise ConfigError(
+            f"scans=[]: wanted at least one scan level. Loaders of other projects are {ELSEWHERE}."
+        )
     records = RecordsConfig(root=config.work, on_error=config.on_error)
     with counting_bar("records") as tell:
         ensure_records(config.dataset, records, progress=tell)
     split = Path(config.work) / records_folder(config.dataset, records) / "train"
     with counting_bar("measurements") as tell:
         rows = pd.DataFrame(measure_levels(config, split, tell))
-    absent = dict.fromkeys(config.peers, f"loaders of others are {ELSEWHERE}")
+    absent = dict.fromkeys(config.peers, f"loaders of other projects are {ELSEWHERE}")
     num_images = RecordSet(LocalStorage(split), "baseline").index.num_samples
     settings = {"counted": LEVELS_COUNTED, **describe(config, num_images)}
     write_throughput(config.out, rows, pd.DataFrame(columns=FORMAT_COLUMNS), absent, settings)
@@ -64,12 +66,12 @@ def plan(config: ThroughputConfig) -> Planned:
     if config.plan is not None:
         return Planned([f"predicts for {config.plan.name}, measures nothing"])
     if not config.measure:
-        return Planned([f"draws what {config.out} holds"])
+        return Planned([f"draws the measurements in {config.out}"])
     num_images = num_in_files(config.dataset, ["train"])
     limits = sum(map(len, (config.bandwidths_mib_per_s, config.latencies_ms, config.requests_per_s)))
     loaders = len(config.scans) + len(config.peers)
     each = config.repeats * (loaders * 2 + (len(config.scans) + 1) * limits)
     facts = [f"{loaders} loaders, {limits} limits, {config.repeats} repeats, into {config.out}"]
     facts.append(counted(num_images, "image"))
-    facts.append("at least, for a measurement is at least one epoch; formats are built first")
+    facts.append("a lower bound: a measurement takes at least one epoch, and formats are built first")
     return Planned(facts, {"seconds": each * config.measure_s})

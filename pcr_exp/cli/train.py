@@ -69,7 +69,7 @@ def plan(config: TrainConfig) -> Planned:
         num_images = len(mixture_of(config.dataset, train, config.num_slots))
         an_epoch = epoch_bytes(config.dataset, train, config.num_slots, config.scan.group)
     facts = [f"{config.model.name}, {config.scan.name}, {counted(epochs, 'epoch')}"]
-    facts += [f"continues {where}, which {status}"] if status != "new" else []
+    facts += [f"continues {where} ({status})"] if status != "new" else []
     facts += [] if index else ["records are not made yet, and so bytes are not known"]
     amounts = {"disk_bytes": float(_checkpoint_bytes(config, indexes["baseline"]))}
     facts.append(f"{counted(num_images, 'image')} an epoch")
@@ -89,7 +89,7 @@ def plan(config: TrainConfig) -> Planned:
         facts.append(f"stops after {stop_after_s:g} s")
         amounts |= _until(stop_after_s, amounts)
     if isinstance(config.scan, PolicyConfig):
-        facts.append("a policy: bytes are those of the group that it begins with")
+        facts.append("a policy: bytes are for the scan group that it begins with")
     return Planned(facts, amounts)
 
 

@@ -41,14 +41,14 @@ def check_overrides(overrides: Sequence[str], *, sweeps: bool) -> None:
             reason = str(error).splitlines()[0]
             if _reads(parser, quoted := quote(key, value)):
                 raise ConfigError(
-                    f"{text}: this value has signs that mean something to Hydra ({reason}). "
-                    f"Type it in quotes: {quoted}"
+                    f"{text}: this value has characters with a special meaning to Hydra ({reason}). Type it "
+                    f"in quotes: {quoted}"
                 ) from error
             raise ConfigError(f"{text}: Hydra cannot read this ({reason}).") from error
         if parsed.is_sweep_override() and not sweeps:
             raise ConfigError(
-                f"{text}: a comma separates the values of a sweep, which -m begins. A list is typed "
-                f"{key}=[a,b], and a value that has a comma in it {quote(key, value)}"
+                f"{text}: a comma separates the values of a sweep, which needs -m. Write a list as "
+                f"{key}=[a,b], and a value with a comma as {quote(key, value)}"
             )
 
 

@@ -91,7 +91,7 @@ def _own_sources(start: str, *, beside: bool) -> Iterator[tuple[str, bytes]]:
         module = waiting.pop()
         path = _file(module)
         if path is None:
-            log.warning("%s has no source file: a run does not notice when it is edited", module)
+            log.warning("%s has no source file: runs cannot detect that it was edited", module)
             continue
         source = path.read_bytes()
         yield module, source

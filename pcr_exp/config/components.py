@@ -135,8 +135,8 @@ def component_of(group: str, config: Any) -> tuple[str, Component]:
     for name, component in _matching(group, config).items():
         return name, component
     raise ConfigError(
-        f"{group}: {config.name!r} with the settings of {type(config).__name__}; choose one with {group}="
-        f"{', '.join(names(group))}."
+        f"{group}: {config.name!r} is not an option with settings of {type(config).__name__}; choose one "
+        f"with {group}={', '.join(names(group))}."
     )
 
 
@@ -183,7 +183,7 @@ def _import_users(package: str, named_by: str) -> None:
     except ImportError as error:
         raise ConfigError(
             f"{named_by}: {package!r} cannot be imported ({error}); wanted a module or package that "
-            "registers components. Install it, or start from the folder that holds it."
+            "registers components. Install it, or run the command in the folder that contains it."
         ) from error
     _packages.append(package)
 

@@ -24,7 +24,8 @@ from pcr_exp.config.check import (
 _WORD = r"[A-Za-z0-9_]([A-Za-z0-9._-]*[A-Za-z0-9_])?"
 _NAME = Bound(
     lambda name: re.fullmatch(_WORD, name) is not None,
-    "a word of the letters a to z and A to Z, digits, and . _ - inside it, as it names files",
+    "letters a to z and A to Z, digits and _, with . and - only in the middle, because it is used in file "
+    "names",
 )
 _FEW = Bound(lambda share: 0 <= share < 1, "a share of the training images, 0 or more and below 1")
 
@@ -117,7 +118,7 @@ class DatasetConfig:
         for metric, target in self.targets.items():
             require(0 < target <= 1, f"dataset.targets.{metric}", target, "a share in (0, 1]")
         folds = self.folds
-        wanted = f"null or 0 to {folds[-1]}" if folds else "null, as dataset.num_folds is null"
+        wanted = f"null or 0 to {folds[-1]}" if folds else "null, because dataset.num_folds is null"
         require(self.fold is None or self.fold in folds, "dataset.fold", self.fold, wanted)
 
     @property

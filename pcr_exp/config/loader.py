@@ -69,8 +69,8 @@ def num_slots(batch_size: int, global_batch_size: int | None, world_size: int) -
     whole = batch_size * world_size
     total = whole if global_batch_size is None else global_batch_size
     wanted = (
-        f"a multiple of {whole}, batch_size={batch_size} x world_size={world_size}, as every process trains "
-        "on the same number of whole batches: set batch_size, or start as many processes, so that it divides"
+        f"a multiple of {whole} (batch_size={batch_size} x world_size={world_size}), because every process "
+        "trains on the same number of whole batches. Change it, the batch size or the number of processes"
     )
     require(total >= 1 and total % whole == 0, "training.global_batch_size", total, wanted)
     return total // batch_size
@@ -83,9 +83,9 @@ def check_lanes(lanes: int, slots: int, world_size: int) -> None:
         SettingError: names the values that would work.
     """
     wanted = (
-        f"a multiple of {slots}, the batches that a global batch is made of (world_size={world_size}, "
-        f"{slots // world_size} of each process), such as {-(-lanes // slots) * slots}; or start as many "
-        "processes as divide it. The order of samples depends on the lanes"
+        f"a multiple of {slots}, the number of batches in a global batch (world_size={world_size}, "
+        f"{slots // world_size} per process), such as {-(-lanes // slots) * slots}; or start a number of "
+        "processes that divides it. The order of samples depends on the lanes"
     )
     require(lanes % slots == 0, "loader.lanes", lanes, wanted)
 
@@ -151,7 +151,7 @@ class ChangingStorageConfig(StorageConfig):
         fits = len(self.shares) == len(self.changes_s) and all(0 < share <= 1 for share in self.shares)
         require(fits, "storage.shares", self.shares, wanted)
         limit = self.bandwidth_mib_per_s
-        wanted = "a rate, of which storage.shares are shares"
+        wanted = "a rate, because storage.shares are shares of it"
         require(limit is not None or not self.shares, "storage.bandwidth_mib_per_s", limit, wanted)
 
 

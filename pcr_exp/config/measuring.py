@@ -162,7 +162,7 @@ class ToleranceConfig(StudyConfig):
         num_groups = self.records.scans.script.num_groups
         self.groups = sorted({*groups_of_script("groups", self.groups, num_groups)})
         usable = self.model.pretrained
-        wanted = "true: features of a network that has learned nothing say nothing about a task"
+        wanted = "true: features of an untrained network say nothing about a task"
         require(usable, "model.pretrained", self.model.pretrained, wanted)
 
 

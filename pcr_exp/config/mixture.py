@@ -68,10 +68,13 @@ class MixtureConfig(DatasetConfig):
         if given:
             require_sources(given)
         self.sources = {str(name): _source(str(name), source) for name, source in given.items()}
-        wanted = f"{LABEL}: each source has its own, dataset.sources.<name>.label"
+        wanted = f"{LABEL}: each source has its own label, dataset.sources.<name>.label"
         require(self.label == LABEL, "dataset.label", self.label, wanted)
         for key, only in _OF_RECORDS.items():
-            wanted = f"{'null' if only is None else only}: the sources' records were made with their own"
+            wanted = (
+                f"{'null' if only is None else only}: the records of each source were made with a value of "
+                "their own"
+            )
             require(getattr(self, key) == only, f"dataset.{key}", getattr(self, key), wanted)
 
 
@@ -92,8 +95,8 @@ def _source(name: str, given: Any) -> SourceConfig:
         except (OmegaConfBaseException, ValueError, TypeError) as error:
             reason = str(error).splitlines()[0]
             raise ConfigError(
-                f"dataset.sources.{name}={given!r}: {reason}; wanted root and share, and perhaps group and "
-                "label."
+                f"dataset.sources.{name}={given!r}: {reason}; wanted root and share, and optionally group "
+                "and label."
             ) from error
     check_fields(source, f"dataset.sources.{name}")
     return source
@@ -120,7 +123,7 @@ def check_training(config: TrainConfig, mixture: MixtureConfig) -> None:
 def refuse_mixture(config: DatasetConfig) -> NoReturn:
     """Raise ConfigError, because a mixture has neither images nor a records folder of its own."""
     raise ConfigError(
-        f"dataset=mixture (dataset.name={config.name!r}): wanted one dataset here. A mixture is only trained "
-        "on and evaluated. Give its sources one after the other, each with the dataset=<option> that its "
-        "records were made of."
+        f"dataset=mixture (dataset.name={config.name!r}): wanted a single dataset here. A mixture can only "
+        "be trained on and evaluated. Run this for one source at a time, with the dataset=<option> from "
+        "which its records were made."
     )

@@ -33,7 +33,7 @@ MAX_FIELDS = 8
 _FIELD_NAME = re.compile("[a-z][a-z0-9_]{0,15}")
 _FIELD_NAMES = each(
     lambda name: _FIELD_NAME.fullmatch(name) is not None and name != "label",
-    "names of at most 16 letters a to z, digits and _, which begin with a letter, and none of them label",
+    "names of at most 16 letters a to z, digits and _, which begin with a letter; label is not allowed",
 )
 
 
@@ -97,7 +97,7 @@ class RecordsConfig:
         alone = self.engine == "local" or self.reuse_from is None
         require(alone, "records.reuse_from", self.reuse_from, "null with records.engine=ray")
         plain = self.codec == SCANS["pcr"] or self.codec_id == self.codec
-        wanted = f"{SCANS['pcr']} with records.scans={self.scans.name}: scripts are of JPEG's codec"
+        wanted = f"{SCANS['pcr']} with records.scans={self.scans.name}: scan scripts need the JPEG codec"
         require(plain, "records.codec", self.codec, wanted)
 
     @property

@@ -27,7 +27,7 @@ class EchoConfig:
     """Name of the variant, as registered."""
     factor: Annotated[float, at_least(1, "a number of uses, 1 or more")] = 1.0
     """Uses per fresh item (e). With 2.25, each is used twice, and a quarter of an epoch's items once more."""
-    buffer: Annotated[int, at_least(1, "at least 1, which does not shuffle")] = 1
+    buffer: Annotated[int, at_least(1, "at least 1 (1: no shuffling)")] = 1
     """Samples that are shuffled together after repetition (1: repeats are consecutive)."""
     repeat_groups: list[int] = field(default_factory=list)
     """Scan groups of the first repeat, the second and so on; the last one applies to all further repeats.
@@ -38,7 +38,7 @@ class EchoConfig:
         component_of("echo", self)  # refuses a name with the settings of another variant
         check_fields(self, "echo")
         if self.name == "none":
-            same = "with echo=none; the same buffer without repeats is echo=example_before echo.factor=1"
+            same = "with echo=none; for a buffer without repeats, use echo=example_before echo.factor=1"
             require(self.factor == 1, "echo.factor", self.factor, f"1 {same}")
             require(self.buffer == 1, "echo.buffer", self.buffer, f"1 {same}")
         decodes = not self.repeat_groups or self.decodes_repeats
@@ -70,7 +70,7 @@ class EchoConfig:
         rising = groups == sorted(set(groups)) and all(1 <= group <= NUM_GROUPS for group in groups)
         wanted = f"scan groups in 1..{NUM_GROUPS}, each higher than the one before"
         require(rising, "echo.repeat_groups", groups, wanted)
-        wanted = f"at most one group per repeat, and echo.factor={self.factor:g} makes {num_repeats}"
+        wanted = f"at most one group per repeat; echo.factor={self.factor:g} allows {num_repeats}"
         require(len(groups) <= num_repeats, "echo.repeat_groups", groups, wanted)
 
 
@@ -110,7 +110,10 @@ class ActivationsConfig:
         require(self.codec in codecs, "activations.codec", self.codec, " or ".join(codecs))
         if self.name == "error_bounded":
             schema = component("activations.codec", self.codec).schema
-            wanted = "the codec of these settings; activations=error_bounded_sz, say, chooses both"
+            wanted = (
+                "the codec that has these settings; an option such as activations=error_bounded_sz chooses "
+                "both"
+            )
             require(schema is type(self), "activations.codec", self.codec, wanted)
 
 

@@ -69,7 +69,7 @@ def scan_of(name: str) -> ScanConfig:
         return ScanConfig(name=name, encoding="baseline", group=1)
     if is_level(name):
         return ScanConfig(name=name, group=int(name.rpartition("_")[2]))
-    raise ConfigError(f"{name!r} is no scan level: wanted baseline, or group_1 to group_{NUM_GROUPS}.")
+    raise ConfigError(f"{name!r} is not a scan level: wanted baseline, or group_1 to group_{NUM_GROUPS}.")
 
 
 def is_level(name: str) -> bool:
@@ -85,7 +85,7 @@ class PolicyConfig(ScanConfig):
 
     def __post_init__(self) -> None:
         ScanConfig.__post_init__(self)
-        wanted = "pcr: baseline records have one scan group, and a policy nothing to choose"
+        wanted = "pcr: baseline records have only one scan group, so a policy has nothing to choose"
         require(self.encoding == "pcr", "scan.encoding", self.encoding, wanted)
 
 

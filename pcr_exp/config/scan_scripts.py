@@ -109,7 +109,7 @@ def script_of(script_id: str) -> ScanScript:
     family, *parts = script_id.split("_")
     found = [re.fullmatch(r"([0-2]+)\.(\d+)\.(\d+)\.(\d+)\.(\d+)", part) for part in parts]
     if family != FAMILY or not parts or not all(found):
-        raise ValueError(f"{script_id!r} is no id of a scan script")
+        raise ValueError(f"{script_id!r} is not the id of a scan script")
     fields = [match.groups() for match in found if match]
     scans = [JpegScan(tuple(map(int, components)), *map(int, rest)) for components, *rest in fields]
     check_scans(script_id, scans)
@@ -122,7 +122,7 @@ def check_scans(key: str, scans: list[JpegScan]) -> None:
     Raises:
         ConfigError: names the first problem; the message begins with `key`.
     """
-    wanted = f"1 to {NUM_GROUPS} scans, as many as records have groups for"
+    wanted = f"1 to {NUM_GROUPS} scans, the number of groups that records can have"
     require(1 <= len(scans) <= NUM_GROUPS, key, len(scans), wanted)
     everything = tuple(range(NUM_COMPONENTS))
     wanted = "coefficient 0 of components [0, 1, 2], so that group 1 shows an image in colour"
@@ -136,13 +136,22 @@ def check_scans(key: str, scans: list[JpegScan]) -> None:
             for coefficient in range(scan.first, scan.last + 1):
                 before = bits[component][coefficient]
                 known = scan.high == (0 if before < 0 else before)
-                said = "has not come yet: Ah is 0" if before < 0 else f"came to bit {before}: Ah is {before}"
-                told = f"as coefficient {coefficient} of component {component} {said}, and Al below it"
+                said = (
+                    "has no earlier scan: Ah is 0"
+                    if before < 0
+                    else f"has earlier scans down to bit {before}: Ah is {before}, and Al one less"
+                )
+                told = (
+                    f"bits that follow the earlier scans; coefficient {coefficient} of component {component} "
+                    f"{said}"
+                )
                 require(known and (before < 0 or scan.low == before - 1), place, str(scan), told)
                 bits[component][coefficient] = scan.low
     for component, lowest in bits.items():
         lacks = [coefficient for coefficient, bit in enumerate(lowest) if bit != 0]
-        wanted = f"all bits of component {component}; its coefficients {lacks} do not come, or not to bit 0"
+        wanted = (
+            f"all bits of component {component}; its coefficients {lacks} are missing, or do not reach bit 0"
+        )
         require(not lacks, key, "; ".join(map(str, scans)), wanted)
 
 
@@ -233,7 +242,7 @@ class ScanScriptConfig:
     def __post_init__(self) -> None:
         check_scans("records.scans.scans", [*self.script.scans])
         is_default = self.name == "default"
-        wanted = "another name than that of libjpeg's script"
+        wanted = "default for libjpeg's script, and another name for other scripts"
         require(is_default == (self.script == DEFAULT), "records.scans.name", self.name, wanted)
 
     @property

@@ -23,7 +23,7 @@ from pcr_exp.config.commands import RunnerConfig, TrackingConfig, no_tracking
 from pcr_exp.config.dataset import DatasetConfig
 from pcr_exp.config.loader import LoaderConfig, StorageConfig
 
-_FOR_SPEED_UPS = "baseline among the scan levels, for speed-ups are over it"
+_FOR_SPEED_UPS = "baseline among the scan levels, because speed-ups are relative to it"
 _WITH_BASELINE = Bound(lambda by_level: "baseline" in by_level, _FOR_SPEED_UPS)
 _DOLLARS = at_least(0, "dollars, 0 or more")
 
@@ -49,7 +49,7 @@ class PlannedDataConfig:
 
     def __post_init__(self) -> None:
         stated = bool(self.num_images and self.images_per_record and self.image_bytes)
-        wanted = "a folder of records, or null and num_images, images_per_record and image_bytes beside it"
+        wanted = "a folder of records, or null together with num_images, images_per_record and image_bytes"
         require((self.records is None) == stated, "plan.data.records", self.records, wanted)
         check_fields(self, "plan.data")
         has_baseline = not stated or "baseline" in self.image_bytes

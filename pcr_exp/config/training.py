@@ -121,7 +121,7 @@ class TrainingConfig:
         plain = not self.nesterov or self.momentum > 0
         require(plain, "training.momentum", self.momentum, "above 0 with training.nesterov=true")
         ordered = [group for group in EVAL_GROUPS if group in ("full", *self.eval_groups)]
-        wanted = "[full], and same or renewed behind it if wanted, in this order"
+        wanted = "[full], optionally followed by same and renewed, in this order"
         require(self.eval_groups == ordered, "training.eval_groups", self.eval_groups, wanted)
 
     def _check_input_sizes(self) -> None:
@@ -130,7 +130,7 @@ class TrainingConfig:
         wanted = f"sides from 1 to training.image_size={self.image_size} pixels"
         require(fits, "training.input_sizes", sizes, wanted)
         rising = all(a < b for a, b in pairwise([0, *milestones]))
-        wanted = f"rising numbers of epochs, one less than training.input_sizes={sizes} has sizes"
+        wanted = f"rising numbers of epochs, one fewer than the sizes in training.input_sizes={sizes}"
         enough = len(milestones) == max(0, len(sizes) - 1)
         require(rising and enough, "training.input_milestones", milestones, wanted)
 

@@ -22,8 +22,8 @@ from pcr_exp.errors import DatasetError
 TEST_ANNOS = "cars_test_annos_withlabels.mat"
 MAKES_OF_TWO_WORDS = ("AM General", "Aston Martin", "Land Rover")
 SOURCE = (
-    "Stanford Cars was published by the Stanford AI Lab (cars_train, cars_test, car_devkit and, apart from "
-    "them, cars_test_annos_withlabels); Kaggle keeps copies."
+    "Stanford Cars was published by the Stanford AI Lab (cars_train, cars_test, car_devkit and, separately, "
+    "cars_test_annos_withlabels); Kaggle has copies."
 )
 
 

@@ -94,6 +94,6 @@ def _read_smiles(path: Path) -> dict[str, int]:
         smiles[fields[0]] = int(fields[column] == "1")
     if len(smiles) != int(lines[0]):
         raise DatasetError(
-            f"{path} says {lines[0].strip()} images and lists {len(smiles)}: cut short? {SOURCE}"
+            f"{path} says {lines[0].strip()} images but lists {len(smiles)}: it may be cut short. {SOURCE}"
         )
     return smiles

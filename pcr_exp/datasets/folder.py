@@ -61,8 +61,8 @@ def read(config: FolderConfig) -> Dataset:
     if len(there) == 1:
         missing = ({"train", "val"} - there).pop()
         raise DatasetError(
-            f"{root} has {there.pop()}/ but no {missing}/. Wanted both, or neither and one folder per class: "
-            "then a share of the images is held out."
+            f"{root} has {there.pop()}/ but no {missing}/. Wanted both, or neither and one folder per class. "
+            "In that case, a share of the images is held out."
         )
     seen = SeenFiles()
     class_names = _class_names(root / "train" if there else root, seen, least=2)
@@ -71,7 +71,7 @@ def read(config: FolderConfig) -> Dataset:
         return make_dataset(config, samples, {LABEL: class_names}, seen, each_class_trains=True)
     if others := set(seen.class_names(root)) - there:
         seen.remarks.append(
-            f"{root} has folders beside train/ and val/, which are not looked at: {some(sorted(others))}."
+            f"{root} has folders besides train/ and val/, which are ignored: {some(sorted(others))}."
         )
     refuse_unknown_classes(root / "val", class_names, root / "train", seen)
     train, val = (
@@ -81,9 +81,9 @@ def read(config: FolderConfig) -> Dataset:
     both = {sample.group for sample in train} & {sample.group for sample in val} - {None}
     if both and not config.folds:
         seen.remarks.append(
-            f"{len(both)} groups of dataset.group_by={config.group_by!r} have images in train/ and in val/ "
-            f"({some(sorted(map(str, both)))}): what is reported on val is too good. Divide them anew, or "
-            "give class folders alone, which are then divided by group."
+            f"{len(both)} groups of dataset.group_by={config.group_by!r} have images in both train/ and val/ "
+            f"({some(sorted(map(str, both)))}), so results on val are too good. Split the images again, or "
+            "give class folders without train/ and val/, which are then split by group."
         )
     return make_dataset(config, train, {LABEL: class_names}, seen, val=val, each_class_trains=True)
 

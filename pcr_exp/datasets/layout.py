@@ -64,8 +64,8 @@ def read_class_folders(
         images = seen.images(class_folder)
         if not images:
             raise DatasetError(
-                f"class {name!r}: {class_folder} holds no JPEG ({' '.join(JPEG_SUFFIXES)}), but "
-                f"{_contents(class_folder)}. Convert or remove the class."
+                f"class {name!r}: {class_folder} holds no JPEG ({' '.join(JPEG_SUFFIXES)}); it "
+                f"holds {_contents(class_folder)}. Convert or remove the class."
             )
         prefix = class_folder.relative_to(root).as_posix()
         samples += [Sample(f"{prefix}/{path.name}", path, {label: index}) for path in images]
@@ -102,10 +102,10 @@ def match_listed(
         )
     missing = [name for name in listed if name not in found]
     if len(missing) == len(listed):
-        raise DatasetError(f"{metadata} lists {len(listed)} images; none is there: {some(missing)}.")
+        raise DatasetError(f"{metadata} lists {len(listed)} images, but none exists: {some(missing)}.")
     if missing and not missing_ok:
         raise DatasetError(
-            f"{metadata} lists {len(missing)} of {len(listed)} images that are missing: {some(missing)}. "
+            f"{len(missing)} of the {len(listed)} images that {metadata} lists are missing: {some(missing)}. "
             "Unpack the archive again, or remove their rows from a copy of the dataset."
         )
     if missing:

@@ -15,7 +15,7 @@ from pcr_exp.system.words import counted
 
 LABEL = "class"
 CLASSES_FILE, INDEX_FILE = "classes.txt", "PCR.db"
-SOURCE = "They are what the converter of the PCR paper's public code writes."
+SOURCE = "The converter in the PCR paper's public code writes them."
 _TENSORFLOW_INDEX = "PCR_index.pb"
 
 
@@ -58,7 +58,7 @@ def _read_folder(root: Path, folder: Path, seen: SeenFiles) -> list[Sample]:
     if not (folder / INDEX_FILE).exists() and (folder / _TENSORFLOW_INDEX).exists():
         raise DatasetError(
             f"{folder} holds {_TENSORFLOW_INDEX}, the index of the release's TensorFlow variant, which is "
-            f"not read. Convert the images with its PyTorch variant, which writes {INDEX_FILE}."
+            f"not supported. Convert the images with its PyTorch variant, which writes {INDEX_FILE}."
         )
     index = seen.table(need_file(folder, [INDEX_FILE], SOURCE))
     samples = []
@@ -90,6 +90,6 @@ def _class_names(root: Path, samples: list[Sample], seen: SeenFiles) -> list[str
     if len(names) < num_classes or len(set(names)) < len(names):
         raise DatasetError(
             f"{path} names {len(set(names))} classes in {len(names)} lines; the records have labels up to "
-            f"{num_classes - 1}. Wanted one name a line, each another, from label 0."
+            f"{num_classes - 1}. Wanted one distinct name per line, starting with label 0."
         )
     return names

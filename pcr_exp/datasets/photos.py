@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 VERSION = 2
 """Version of the generator. Increment it with every change that gives other images."""
-_THIS_VERSION = Bound(lambda version: version == VERSION, f"{VERSION}, the one that this release makes")
+_THIS_VERSION = Bound(lambda version: version == VERSION, f"{VERSION}, the version of this release")
 SOURCE_FILES = {
     "astronaut": "astronaut.png",
     "brick": "brick.png",
@@ -126,8 +126,8 @@ def read(config: PhotosConfig) -> Dataset:
     seen.table(folder / STAMP)
     if config.folds:
         seen.remarks.append(
-            "photos: folds mix images that are cut from the same parts of the photographs, so what they "
-            "report is too good: try folds with them, and report nothing."
+            "photos: folds mix images that are cut from the same parts of the photographs, so their results "
+            "are too good. Use them to try out folds, not to report results."
         )
     classes = {label: list(names) for label, names in CLASSES.items()}
     return make_dataset(config, samples["train"], classes, seen, val=samples["val"])

@@ -89,7 +89,7 @@ def _lengths(value: object, where: str) -> list[int]:
     if num_lists != 1 or not is_number or not 2 <= len(found) <= 1 + MAX_GROUPS:
         raise DatasetError(
             f"{where}: wanted one list, the lengths of the metadata and of 1 to {MAX_GROUPS} scan groups; "
-            f"found {found} in {num_lists}."
+            f"found {found} in {num_lists} lists."
         )
     return found
 

@@ -109,8 +109,8 @@ def open_dataset(config: DatasetConfig) -> Dataset:
     """
     if config.folds and config.fold is None:
         raise ConfigError(
-            f"dataset.fold=null, with dataset.num_folds={config.num_folds}: choose the fold that validates, "
-            f"dataset.fold=0 to {config.folds[-1]}, or all of them in turn with "
+            f"dataset.fold=null, with dataset.num_folds={config.num_folds}: choose the validation fold, "
+            f"dataset.fold=0 to {config.folds[-1]}, or run all of them in turn with "
             f"-m dataset.fold={','.join(map(str, config.folds))}."
         )
     dataset: Dataset = build("dataset", config)
@@ -135,20 +135,20 @@ def keep_fields(dataset: Dataset, names: Sequence[str]) -> Dataset:
     if unknown := sorted(set(names) - dataset.fields.keys()):
         has = ", ".join(sorted(dataset.fields)) or "none"
         raise ConfigError(
-            f"records.fields={list(names)}: {dataset.name} gives no field {unknown[0]!r}; it has {has}. A "
-            f"table names the column of each: dataset=table dataset.columns.{unknown[0]}=<column>."
+            f"records.fields={list(names)}: {dataset.name} has no field {unknown[0]!r}; it has {has}. "
+            f"With a table, name the column: dataset=table dataset.columns.{unknown[0]}=<column>."
         )
     kinds = {name: dataset.fields[name] for name in sorted(names)}
     for name, kind in kinds.items():
         if kind not in FIELD_KINDS:
             raise DatasetError(
-                f"{dataset.name}: the field {name} is of the kind {kind!r}; wanted {', '.join(FIELD_KINDS)}."
+                f"{dataset.name}: the field {name} has the kind {kind!r}; wanted {', '.join(FIELD_KINDS)}."
             )
 
     def kept(sample: Sample) -> Sample:
         if lacking := sorted(kinds.keys() - sample.fields.keys()):
             raise DatasetError(
-                f"{dataset.name}: {sample.id} has no field {lacking[0]!r}; wanted one for each."
+                f"{dataset.name}: {sample.id} has no field {lacking[0]!r}; wanted one for every image."
             )
         return replace(sample, fields={name: sample.fields[name] for name in kinds})
 
@@ -255,8 +255,8 @@ def make_dataset(
     _check(config.name, splits, classes)
     if not splits["val"]:
         raise DatasetError(
-            f"{config.name}: the val split has no image, of {sum(map(len, splits.values()))}: {remedy}, or "
-            "choose another dataset.split_seed."
+            f"{config.name}: the val split has no image ({sum(map(len, splits.values()))} in all): {remedy}, "
+            "or choose another dataset.split_seed."
         )
     named = {label: names for label, names in classes.items() if label not in values}
     seen.remarks += _remarks_on_classes(config, splits, named, remedy, each_class_trains=each_class_trains)
@@ -306,25 +306,25 @@ def _remarks_on_classes(
             what = f"{config.name}: {_classes(untrained, label)} to train on"
             if each_class_trains:
                 raise DatasetError(
-                    f"{what}: the few that there are were held out. Add images or remove the class; choose "
-                    "another dataset.split_seed; or divide them yourself, into train/<class>/ and "
+                    f"{what}: all of its images were held out. Add images or remove the class; choose "
+                    "another dataset.split_seed; or split the images yourself, into train/<class>/ and "
                     "val/<class>/, with dataset.tune_fraction=0."
                 )
             remarks.append(f"{what}: it cannot be learned.")
         if unseen := lack["val"]:
             remarks.append(
-                f"{config.name}: {_classes(unseen, label)} in val, so that accuracy says nothing of it: "
+                f"{config.name}: {_classes(unseen, label)} in val, so accuracy says nothing about it: "
                 f"{remedy}."
             )
         if splits["tune"] and (untuned := lack["tune"]):
             remarks.append(
-                f"{config.name}: {_classes(untuned, label)} in tune, so that policies and tuning do not see "
+                f"{config.name}: {_classes(untuned, label)} in tune, so policies and tuning do not see "
                 f"it: add images, or raise dataset.tune_fraction ({config.tune_fraction:g})."
             )
     if config.tune_fraction and not splits["tune"]:
         remarks.append(
             f"{config.name}: the tune split has no image (dataset.tune_fraction={config.tune_fraction:g}, "
-            f"{len(splits['train'])} images in train): scan policies that judge by it will refuse."
+            f"{len(splits['train'])} images in train): scan policies that need it will stop with an error."
         )
     return remarks
 

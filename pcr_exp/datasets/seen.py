@@ -65,7 +65,7 @@ class SeenFiles:
                 loose.append(entry.name)
         if loose:
             self.remarks.append(
-                f"{len(loose)} JPEG files lie in {folder} itself, in no class folder, and are left out: "
+                f"{len(loose)} JPEG files in {folder} itself are in no class folder and are left out: "
                 f"{some(sorted(loose))}."
             )
         return sorted(names)
@@ -97,12 +97,12 @@ class SeenFiles:
         if self.others:
             counts = ", ".join(f"{num} {suffix}" for suffix, num in self.others.most_common())
             remarks.append(
-                f"beside {counted(self.num_images, 'JPEG file')} lie {counts}, which are not looked at: "
-                "only .jpg and .jpeg are. Convert the images among them to JPEG."
+                f"next to {counted(self.num_images, 'JPEG file')} there are {counts}, which are ignored: "
+                "only .jpg and .jpeg files are read. Convert the images among them to JPEG."
             )
         if self.nested:
             remarks.append(
-                f"{counted(len(self.nested), 'folder', 'are')} beside the images and not looked into: "
+                f"{counted(len(self.nested), 'folder', 'are')} next to the images and not searched: "
                 f"{some(str(path) for path in sorted(self.nested))}."
             )
         return remarks

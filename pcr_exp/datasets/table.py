@@ -21,7 +21,7 @@ from pcr_exp.errors import DatasetError
 SOURCE = "Give a table of your own images (CSV, JSON lines, Parquet): dataset.table=/path/to/labels.csv."
 _OURS = each(lambda split: split in SPLITS, f"for each word one of {', '.join(SPLITS)}")
 _REMEDY = (
-    "Name the columns: dataset.columns.path=<that of the paths> dataset.label=<that of the labels>, and "
+    "Name the columns: dataset.columns.path=<column of paths> dataset.label=<column of labels>, and "
     "dataset.columns.split, .group, .labels if there are any."
 )
 _MISSING = "no such file"
@@ -146,7 +146,7 @@ def _samples(config: TableConfig) -> tuple[list[Sample], dict[str, list[str]], S
     if not table.is_file():
         what = "is a folder" if table.is_dir() else "does not exist"
         raise DatasetError(f"dataset.table={config.table}: {table.absolute()} {what}. {SOURCE}")
-    root = open_root(config.root, "table", "the images", "Leave it out if they lie beside the table.")
+    root = open_root(config.root, "table", "the images", "Leave it out if they are next to the table.")
     labels = list(dict.fromkeys([config.label, *columns.labels]))
     more = [name for name in (columns.split, columns.group) if name is not None]
     beside = columns.fields
@@ -198,11 +198,11 @@ def _why_unfit(
         of_label, kind = name == config.label, config.columns.kind
         if of_label and kind == "several":
             if any(SEPARATOR in member for member in _members(cell, config)):
-                return f"{name}={cell!r}: a class has a {SEPARATOR!r} in its name, which parts classes"
+                return f"{name}={cell!r}: a class name contains {SEPARATOR!r}, which separates classes"
         elif not cell or not isinstance(cell, str):
-            return f"no {name}" if not cell else f"{name}={cell!r}: several (dataset.columns.kind=several)"
+            return f"no {name}" if not cell else f"{name}={cell!r}: a list (see dataset.columns.kind=several)"
         elif of_label and kind == "number" and not _is_finite(cell):
-            return f"{name}={cell!r}: no number"
+            return f"{name}={cell!r}: not a finite number"
     if path in before:
         return "listed twice; the first row counts"
     return "" if _is_file(root / path) else _MISSING
@@ -260,8 +260,8 @@ def _settle(config: TableConfig, table: Path, num_fit: int, seen: SeenFiles) -> 
     if seen.refused and (config.on_error == "fail" or not num_fit):
         named = some((f"{row}: {why}" for row, why in seen.refused.items()), limit=_NUM_NAMED)
         raise DatasetError(
-            f"{table}, below {config.root}: {len(seen.refused)} of {len(seen.refused) + num_fit} rows "
-            f"cannot be used. {named}. Correct them, or dataset.root; or leave them out with "
+            f"{table}, with images in {config.root}: {len(seen.refused)} of {len(seen.refused) + num_fit} "
+            f"rows cannot be used. {named}. Correct them, or dataset.root; or leave them out with "
             "records.on_error=skip, which lists them all in rejected.csv."
         )
 

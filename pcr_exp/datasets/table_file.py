@@ -39,7 +39,7 @@ def read_columns(
     lacking = [name for name in wanted if name not in frame.columns]
     if lacking:
         raise DatasetError(
-            f"{table} has no column {lacking[0]!r} but {', '.join(map(str, frame.columns))}. {remedy}"
+            f"{table} has no column {lacking[0]!r}; it has {', '.join(map(str, frame.columns))}. {remedy}"
         )
     columns = [
         [_json_cell(cell) if name in as_json else _cell(cell) for cell in frame[name].tolist()]
@@ -63,13 +63,13 @@ def _read(table: Path, kind: str) -> pd.DataFrame:
     except ImportError as error:
         raise DatasetError(
             f"{table}: Parquet is read by pyarrow, which cannot be imported ({str(error).splitlines()[0]}). "
-            "Install it: pip install 'pcr-exp[tables]'. CSV and JSON lines need nothing."
+            "Install it: pip install 'pcr-exp[tables]'. CSV and JSON lines do not need it."
         ) from error
     except (OSError, ValueError, AttributeError) as error:  # includes pandas' and pyarrow's own errors
         name = "Parquet" if kind in PARQUET else "JSON lines" if kind in JSON_LINES else "CSV"
         raise DatasetError(
-            f"{table} is no readable {name} file ({error}). Wanted a table of images: a CSV file with a line "
-            f"of names, JSON lines, or Parquet ({' '.join(SUFFIXES)})."
+            f"{table} is not a readable {name} file ({error}). Wanted a table of images: a CSV file whose "
+            f"first line names the columns, JSON lines, or Parquet ({' '.join(SUFFIXES)})."
         ) from error
 
 

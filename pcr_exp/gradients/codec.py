@@ -74,8 +74,8 @@ class PowerSGDConfig(GradientsConfig):
 def no_codec(config: PowerSGDConfig, seed: int) -> NoReturn:  # noqa: ARG001
     """Raise ConfigError, always: PowerSGD averages factors and makes no messages."""
     raise ConfigError(
-        f"gradients={config.name} is a way of averaging and has no codec that turns gradients into messages: "
-        "processes that exchange messages want another of the gradients group, such as gradients=threelc."
+        f"gradients={config.name} averages gradients and has no codec that turns them into messages. Where "
+        "processes exchange messages, use another option of the gradients group, such as gradients=threelc."
     )
 
 
@@ -99,8 +99,8 @@ def unbundle(data: Tensor, num_messages: int) -> list[Tensor]:
     end = start + sum(lengths)
     if end != len(data) or min(lengths) < 0:
         raise GradientError(
-            f"a bundle of {len(data)} bytes: its {num_messages} messages take {end}. Processes of one run "
-            "need the same version and the same gradients= settings."
+            f"a bundle of gradient messages has {len(data)} bytes, but its {num_messages} messages need "
+            f"{end}. Processes of one run need the same version and the same gradients= settings."
         )
     return list(data[start:].split(lengths))
 

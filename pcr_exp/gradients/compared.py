@@ -121,7 +121,7 @@ class OneBit:
             return nan_values(message, num_values)
         if len(bitmap) != bitmap_size(num_values):
             wanted = bitmap_size(num_values)
-            raise GradientError(f"{len(bitmap)} bytes of bits for {num_values} values: wanted {wanted}.")
+            raise GradientError(f"a bitmap of {len(bitmap)} bytes for {num_values} values: wanted {wanted}.")
         return torch.where(unpack_bits(bitmap, num_values), high, low)
 
 
@@ -209,7 +209,7 @@ class TopK:
         chosen = unpack_bits(message[:size], num_values)
         wanted = size + _VALUE_BYTES * int(chosen.sum())
         if len(chosen) != num_values or len(message) != wanted:
-            raise GradientError(f"{len(message)} bytes of sparse values: the bitmap wants {wanted}.")
+            raise GradientError(f"{len(message)} bytes of sparse values: the bitmap requires {wanted}.")
         values = torch.zeros(num_values, device=message.device)
         values[chosen] = message[size:].clone().view(torch.float32)
         return values

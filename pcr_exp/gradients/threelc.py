@@ -218,7 +218,7 @@ def lengthen(short: Tensor, num_bytes: int) -> Tensor:
     ends = lengths.cumsum(0)
     found = int(ends[-1]) if len(ends) else 0
     if found != num_bytes:
-        raise GradientError(f"zero-run codes that make {found} bytes: wanted {num_bytes}.")
+        raise GradientError(f"zero-run codes for {found} bytes: wanted {num_bytes}.")
     packed = short.new_full((num_bytes,), ZERO)
     literals = (short < NUM_CODES).nonzero().view(-1)
     packed.index_copy_(0, ends.index_select(0, literals) - 1, short.index_select(0, literals))

@@ -112,7 +112,7 @@ def find_codec(name: str, where: str = "records") -> ImageCodec:
             codec = component(FAMILIES, name.partition("_")[0]).build(name)
         except (KeyError, ValueError, ConfigError):
             raise RecordError(
-                f"{where}: the image codec {name!r} is not known here; there are {', '.join(names(GROUP))}. "
+                f"{where}: the image codec {name!r} is unknown; known are {', '.join(names(GROUP))}. "
                 "Name the package that registers it: components=[my_package]."
             ) from None
     return codec

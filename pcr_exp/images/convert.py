@@ -47,15 +47,17 @@ def convert(data: bytes, quality: int = QUALITY, max_pixels: int = MAX_PIXELS) -
     try:
         with Image.open(io.BytesIO(data), formats=CONVERTIBLE) as image:
             if image.width * image.height > max_pixels:
-                raise ImageError(f"{image.width} x {image.height} pixels are more than {max_pixels}")
+                raise ImageError(
+                    f"{image.width} x {image.height} pixels are more than the limit of {max_pixels}"
+                )
             if getattr(image, "n_frames", 1) > 1:
-                raise ImageError("animated: a record holds one picture of each image")
+                raise ImageError("animated: a record can hold only one picture per image")
             pixels, left_out = _as_jpeg_has_it(image)
             if image.format == "PNG" and data[_BIT_DEPTH] == 16 and "16 bits" not in left_out:
                 left_out = (*left_out, "16 bits")  # Pillow opens 16-bit colour as 8-bit
             exif = image.getexif().tobytes() if image.getexif() else b""
     except (UnidentifiedImageError, Image.DecompressionBombError, OSError, SyntaxError, ValueError) as error:
-        raise ImageError(f"no PNG or WebP image that can be read: {error}") from error
+        raise ImageError(f"not a readable PNG or WebP image: {error}") from error
     file = io.BytesIO()
     try:
         pixels.save(file, "JPEG", quality=quality, subsampling=0, optimize=True, exif=exif)

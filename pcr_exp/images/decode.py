@@ -96,7 +96,7 @@ def decode_jpeg(
     """
     denominator = next((d for d in (1, 2, 4, 8) if scale * d == 1), None)
     if denominator is None:
-        raise ValueError(f"scale: 1, 1/2, 1/4 or 1/8 is wanted, not {scale}")
+        raise ValueError(f"scale={scale}: wanted 1, 1/2, 1/4 or 1/8")
     frame = _check(data, name, max_pixels)
     height, width = -(-frame.height_px // denominator), -(-frame.width_px // denominator)
     top, left, rows, columns = rectangle or (0, 0, height, width)
@@ -128,9 +128,9 @@ def _check(jpeg: Buffer, name: str, max_pixels: int) -> Frame:
         return check_frame(jpeg, max_pixels)
     except ImageError as error:
         raise RecordError(
-            f"{name} cannot be decoded: {error}. If it is of a record, whose checksum is right, it was "
-            "stored like this: remove the image from the dataset and encode again, or, if it is large, raise "
-            "max_pixels (records.max_pixels)."
+            f"{name} cannot be decoded: {error}. If it comes from a record, its checksum matched, so it was "
+            "stored like this. Remove the image from the dataset and encode again, or raise max_pixels "
+            "(records.max_pixels) if it is just large."
         ) from error
 
 
@@ -159,8 +159,8 @@ def _decode(jpeg: Buffer, name: str, frame: Frame, min_height: int = 0, min_widt
             return np.asarray(image.convert("RGB"))
     except (ValueError, KeyError, OSError, SyntaxError) as error:
         raise RecordError(
-            f"{name} cannot be decoded: {error}. If it is of a record, whose checksum is right, it was "
-            "stored like this: remove the image from the dataset and encode again."
+            f"{name} cannot be decoded: {error}. If it comes from a record, its checksum matched, so it was "
+            "stored like this. Remove the image from the dataset and encode again."
         ) from error
 
 

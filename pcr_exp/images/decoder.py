@@ -148,9 +148,9 @@ class JpegDecoder:
         if out is None:
             out = np.empty((rows, columns, 3), dtype=np.uint8)
         elif out.shape != (rows, columns, 3) or out.dtype != np.uint8 or out.strides[1:] != (3, 1):
-            raise ValueError(f"out: uint8 [{rows}, {columns}, 3] with pixels side by side is wanted")
+            raise ValueError(f"out: wanted uint8 [{rows}, {columns}, 3] with contiguous rows")
         elif not out.flags.writeable:
-            raise ValueError("out: it cannot be written to")
+            raise ValueError("out: wanted an array that can be written to")
         _check(
             self._library.pcr_decoder_decode(
                 *_pieces(jpeg),
@@ -202,7 +202,7 @@ _NOTHING = np.empty(0, dtype=np.uint8)
 
 def _check(status: int) -> None:
     if status != 0:
-        raise ImageError("not a JPEG as decoder.c reads them, or damaged: left to libjpeg")
+        raise ImageError("damaged, or not a JPEG that decoder.c supports: left to libjpeg")
 
 
 def library_path() -> str | None:

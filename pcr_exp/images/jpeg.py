@@ -97,7 +97,7 @@ def segments(jpeg: Buffer) -> Iterator[Segment]:
             yield Segment(code, start, position + 1, position + 1)
             return
         if code in _CODES_WITHOUT_LENGTH:
-            raise ImageError(f"damaged: marker FF {code:02X} at byte {position - 1} cannot stand there")
+            raise ImageError(f"damaged: marker FF {code:02X} at byte {position - 1} is not allowed there")
         payload = position + 3
         if payload <= size:
             length = jpeg[position + 1] << 8 | jpeg[position + 2]
@@ -141,7 +141,7 @@ def check_frame(jpeg: Buffer, max_pixels: int) -> Frame:
         num_scans = sum(segment.code == _SOS_CODE for segment in segments(jpeg))
         if num_scans > MAX_SCANS:
             raise ImageError(
-                f"{num_scans} scans, each of which takes a decoder over all pixels: at most {MAX_SCANS}"
+                f"{num_scans} scans are more than {MAX_SCANS}: decoders pass over all pixels for each"
             )
     return frame
 

@@ -239,7 +239,9 @@ class PartDecoder:
         get = self._library.tj3Get
         mcu = _MCU_PX.get(get(handle, _TJPARAM_SUBSAMP))
         if mcu is None or get(handle, _TJPARAM_COLORSPACE) not in _COLOURS:
-            raise ImageError("parts are decoded of images of one or three components in known subsampling")
+            raise ImageError(
+                "only images of one or three components in a known subsampling can be decoded in part"
+            )
         return Frame(get(handle, _TJPARAM_JPEGHEIGHT), get(handle, _TJPARAM_JPEGWIDTH), mcu[1])
 
     def decode(self, jpeg: Buffer, denominator: int, top: int, left: int, rows: int, columns: int) -> Pixels:

@@ -68,7 +68,7 @@ def scales_that_fit(reference: np.ndarray, image: np.ndarray) -> int:
     """Count the scales, of five, that are at least one window wide and high. Raises ImageError if none is."""
     if reference.shape != image.shape or reference.dtype != np.uint8 or image.dtype != np.uint8:
         given = f"{reference.dtype} {reference.shape} and {image.dtype} {image.shape}"
-        raise ImageError(f"MS-SSIM of {given}: wanted two uint8 images of one shape.")
+        raise ImageError(f"MS-SSIM of {given}: wanted two uint8 images of the same shape.")
     if reference.ndim not in (2, 3) or (reference.ndim == 3 and reference.shape[2] != 3):
         raise ImageError(f"MS-SSIM of images of shape {reference.shape}: wanted [H, W] or [H, W, 3].")
     short_side = min(reference.shape[:2])

@@ -114,7 +114,7 @@ def find_writer(script: ScanScript) -> Transcoder:
     program = shutil.which("jpegtran")
     if program is None:
         raise RecordError(
-            "records cannot be encoded by this scan script: jpegtran was not found. Install it "
+            "records cannot be encoded with this scan script: jpegtran was not found. Install it "
             "(`apt install libjpeg-turbo-progs`), or choose records.scans=default, which needs no program."
         )
     return Jpegtran(program, script)

@@ -108,7 +108,7 @@ class Fetcher(Generic[Request, Result]):
             self._want(count)
             self._await(lambda: self._arrived(count) or self._stands_still())
             if self._closing.is_set():
-                raise LoaderError("a batch was asked for, but the loader was closed meanwhile.")
+                raise LoaderError("a batch was requested, but the loader has been closed.")
             numbers = range(self._num_taken, self._num_taken + count)
             for number in numbers:
                 result = self._results.get(number)
@@ -116,11 +116,12 @@ class Fetcher(Generic[Request, Result]):
                     raise result.error
                 if result is None:
                     raise LoaderError(
-                        "a batch was asked for, but the loader is paused: call resume() first."
+                        "a batch was requested, but the loader is paused: call resume() first."
                         if self._paused
-                        else "a batch was asked for before the scan policy had decided which scan group to "
-                        "read. In a loop of your own, call loader.observe(loss=...) after every batch, an "
-                        "epoch's last one too; else this is a defect of the policy: please report it."
+                        else "a batch was requested before the scan policy had decided which scan group to "
+                        "read. In a training loop of your own, call loader.observe(loss=...) after "
+                        "every batch, including the last one of an epoch. Otherwise this is a defect of "
+                        "the policy: please report it."
                     )
             self._num_taken += count
             return [self._results.pop(number) for number in numbers]  # type: ignore[misc]
@@ -172,7 +173,7 @@ class Fetcher(Generic[Request, Result]):
                 what = "a read" if oldest is None else self._describe(self._in_flight[oldest])
                 raise LoaderError(
                     f"no read has ended for {self._timeout_s:g} s, and training waits for {what}. Check that "
-                    "the storage is there; if it is only slow, raise the loader's timeout_s."
+                    "the storage can be reached; if it is only slow, raise the loader's timeout_s."
                 )
 
     def _arrived(self, count: int) -> bool:

@@ -81,8 +81,8 @@ def collate_fields(samples: Sequence[Mapping[str, Any]], kinds: Mapping[str, str
     for i, sample in enumerate(samples):
         if sample.keys() != samples[0].keys():
             raise LoaderError(
-                f"image {i} of a batch has the fields {', '.join(sample)}, its first image "
-                f"{', '.join(names)}: let the transform give the same for each."
+                f"image {i} of a batch has the fields {', '.join(sample)}, but its first image has "
+                f"{', '.join(names)}. The transform must return the same fields for every image."
             )
     for name in names:
         values = [_plain(sample[name]) for sample in samples]
@@ -94,8 +94,8 @@ def collate_fields(samples: Sequence[Mapping[str, Any]], kinds: Mapping[str, str
         if len(shapes) > 1:
             shown = " and ".join(f"{dtype} {list(shape)}" for shape, dtype in sorted(shapes, key=str)[:2])
             raise LoaderError(
-                f"field {name}: {shown} in one batch, which stacks them. Let the transform end with a crop "
-                "or resize to one size; arrays of several lengths may be stored as JSON."
+                f"field {name}: a batch cannot stack {shown}. End the transform with a crop or resize to one "
+                "size; arrays of different lengths can be stored as JSON."
             )
         found[name] = torch.stack(tensors)
     return found
@@ -121,9 +121,9 @@ def refuse_own_crops(kinds: Mapping[str, str]) -> None:
     for name, kind in kinds.items():
         if kind in GEOMETRIC:
             raise ConfigError(
-                f"fields={list(kinds)}: {name} is to be cropped with its image, and the crops of image_size "
-                "cut the image alone. Give pcr_exp.open(transform=...) of torchvision.transforms.v2, such as "
-                "RandomResizedCrop, in place of image_size."
+                f"fields={list(kinds)}: {name} must be cropped together with its image, but image_size crops "
+                "only the image. Instead of image_size, give pcr_exp.open(transform=...) a transform of "
+                "torchvision.transforms.v2, such as RandomResizedCrop."
             )
 
 

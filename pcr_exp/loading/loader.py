@@ -129,8 +129,8 @@ class RecordLoader:
         )
         if self._stage.highest_group and config.on_corrupt == "replace":
             raise ConfigError(
-                "loader.on_corrupt='replace': wanted 'fail' with echo.repeat_groups, whose reads continue "
-                "what was read before: a damaged image could not be replaced any more."
+                "loader.on_corrupt='replace': wanted 'fail' with echo.repeat_groups: its reads continue "
+                "earlier ones, so a damaged image can no longer be replaced."
             )
         self.num_batches = self._stage.num_batches
         """Updates per epoch. This process contributes all of its micro-batches to each of them."""
@@ -143,7 +143,9 @@ class RecordLoader:
         self._shuffle = shuffle
         self._storage_config = storage_config
         if fields is not None and echo is not None:
-            raise ConfigError("echo with fields: an echo gives images alone. Leave one of them out.")
+            raise ConfigError(
+                "echo with fields: an echo repeats images without their fields. Leave out one of them."
+            )
         self._fields = fields
         kinds = {} if fields is None else fields.kinds
         self._decoder = _open_decoder(transform, records.open_decoder(config.decode), seed, kinds)
@@ -176,8 +178,8 @@ class RecordLoader:
         """
         if not 0 <= first_batch <= self.num_batches:
             raise LoaderError(
-                f"batch {first_batch} was asked for first, but an epoch has {self.num_batches} batches. The "
-                "run was begun with another batch size or dataset."
+                f"batch {first_batch} was requested first, but an epoch has {self.num_batches} batches. The "
+                "run began with another batch size or dataset."
             )
         self.close()
         if self._config.num_workers == 0:

@@ -51,7 +51,8 @@ def require_one_codec(sources: Mapping[str, RecordSet]) -> None:
     """Raise ConfigError unless one decoder serves all sources."""
     codecs = {name: records.codec.name for name, records in sources.items()}
     one_way = (
-        "records of one image codec: prepare all with the same records.codec, open all as baseline or none"
+        "records of one image codec: prepare all with the same records.codec, and open either all or none as "
+        "baseline"
     )
     require(len(set(codecs.values())) == 1, "sources", codecs, one_way)
 

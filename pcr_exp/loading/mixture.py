@@ -182,11 +182,14 @@ def source_counts(shares: Mapping[str, Fraction], epoch: int, multiple_of: int =
         ConfigError: no image is left, or a source gets none.
     """
     num_images = epoch // multiple_of * multiple_of
-    wanted = f"at least {multiple_of} images, so that all processes have whole batches or as many each"
+    wanted = (
+        f"at least {multiple_of} images, so that every process has the same number of images or of whole "
+        "batches"
+    )
     require(num_images > 0, "epoch", epoch, wanted)
     counts = dict(zip(shares, epoch_counts(list(shares.values()), num_images), strict=True))
     without = {name: float(shares[name]) for name, num in counts.items() if num == 0}
-    wanted = f"larger ones, or a longer epoch: of {num_images} images these sources have none"
+    wanted = f"larger ones, or a longer epoch: these sources get none of its {num_images} images"
     require(not without, "shares", without, wanted)
     return counts
 

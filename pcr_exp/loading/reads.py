@@ -76,8 +76,8 @@ def _read(records: RecordSet, record: int, group: int, fields: RecordFields | No
 def _with(prefix: RecordPrefix, beside: Beside) -> RecordPrefix:
     if beside.ids is not None and beside.ids[: len(prefix)] != prefix.ids:
         raise RecordError(
-            f"the fields beside the record of {prefix.ids[0]} are those of {beside.ids[0]} and others: "
-            "files were exchanged. Copy the records again from where they were made, or encode again."
+            f"the fields stored with the record of {prefix.ids[0]} belong to {beside.ids[0]} and others: "
+            "files were mixed up. Copy the records again from their source, or encode them again."
         )
     return replace(prefix, fields=beside.samples, num_bytes=prefix.num_bytes + beside.num_bytes)
 
@@ -90,7 +90,7 @@ def read_many(records: RecordSet, requests: list[Request]) -> list[RecordPrefix]
         RecordError, StorageError: as for `RecordSet.read_prefixes`.
     """
     if any(request.after for request in requests):
-        raise LoaderError("reads that continue others are done one by one")
+        raise LoaderError("a read that continues an earlier one must be made on its own")
     return records.read_prefixes([(request.record, request.group) for request in requests])
 
 
@@ -133,7 +133,7 @@ def read_with_replacements(
         for name, values in labels.items():
             values[i] = prefix.labels[name][other]
     log.warning(
-        "%s on_corrupt=replace: in epoch %d, %s stand in for %s.",
+        "%s on_corrupt=replace: in epoch %d, %s are used in place of %s.",
         *(refusal, epoch + 1, [ids[i] for i in replaced], [prefix.ids[i] for i in replaced]),
     )
     return replace(prefix, ids=ids, labels=labels, replaced=replaced)

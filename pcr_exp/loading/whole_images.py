@@ -75,9 +75,9 @@ class WholeImageTransform:
         is_old = package == "torchvision" and not module.startswith(_V2)
         if is_old or package in (_ALBUMENTATIONS, "timm") or isinstance(self._transform, torch.nn.Sequential):
             raise ConfigError(
-                f"transform={type(self._transform).__name__} of {module} takes an image alone; wanted, with "
-                "fields, one of torchvision.transforms.v2 (Compose for several), or a function of (image, "
-                "fields)."
+                f"transform={type(self._transform).__name__} of {module} takes only an image; with fields, "
+                "wanted a transform of torchvision.transforms.v2 (Compose for several), or a function of "
+                "(image, fields)."
             )
 
     def seed(self, seed: int) -> None:
@@ -158,9 +158,9 @@ class WholeImageDecoder:
                     )
                 if made.shape != batch.shape[1:] or made.dtype != batch.dtype:
                     raise LoaderError(
-                        f"{name}: the transform gave {made.dtype} {list(made.shape)}, and {batch.dtype} "
+                        f"{name}: the transform gave {made.dtype} {list(made.shape)}, but {batch.dtype} "
                         f"{list(batch.shape[1:])} for the batch's first image. Images of a batch are "
-                        "stacked: let the transform end with a crop or resize to one size."
+                        "stacked: end the transform with a crop or resize to one size."
                     )
                 batch[i] = made
         done_s = time.perf_counter() - started_s
@@ -182,7 +182,9 @@ def _as_array(made: Any, name: str) -> np.ndarray[Any, Any]:
     """Convert the result of a transform to an array."""
     if isinstance(made, torch.Tensor):
         if made.dtype == torch.bfloat16:
-            raise LoaderError(f"{name}: the transform gave bfloat16; wanted float32 or any type of numpy's.")
+            raise LoaderError(
+                f"{name}: the transform gave bfloat16; wanted float32, or another type that numpy has."
+            )
         return made.detach().numpy()
     if isinstance(made, np.ndarray | Image.Image):
         return np.asarray(made)

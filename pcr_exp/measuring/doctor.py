@@ -90,7 +90,7 @@ def _transcoder() -> Finding:
     try:
         path = find_transcoder().path
     except RecordError as error:
-        return Finding("transcoder", "missing: records can be read, and not made", str(error), needed=False)
+        return Finding("transcoder", "missing: records can be read, but not made", str(error), needed=False)
     return Finding("transcoder", f"{_with_version(path)}: lossless, to progressive JPEG")
 
 
@@ -98,9 +98,10 @@ def _part_decoder() -> Finding:
     decoder = find_part_decoder()
     if decoder is None:
         remedy = (
-            "pip install turbojpeg, or libturbojpeg 3 of the system: crops then decode only what they show"
+            "pip install turbojpeg, or install the system's libturbojpeg 3: crops then decode only the part "
+            "they show"
         )
-        return Finding("libturbojpeg 3", "missing: whole images are decoded", remedy, needed=False)
+        return Finding("libturbojpeg 3", "missing: whole images are decoded for crops", remedy, needed=False)
     return Finding("libturbojpeg 3", _with_version(decoder.path))
 
 
@@ -112,7 +113,7 @@ def _own_libraries() -> Iterator[Finding]:
             "decoding",
             f"{decoder.path} ({decoder.paths})" if decoder else None,
             jpeg_decoder.library_path(),
-            "libturbojpeg decodes, progressive files in up to three times the time",
+            "libturbojpeg decodes instead, and takes up to three times as long for progressive files",
         ),
         (
             "many small reads",
@@ -146,7 +147,7 @@ def _machine() -> Iterator[Finding]:
     yield _shared_memory(Path("/dev/shm"))
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     few = soft != resource.RLIM_INFINITY and soft < _WANTED_OPEN_FILES
-    remedy = f"`ulimit -n {min(hard, 65536)}` before training with many workers" if few else ""
+    remedy = f"run `ulimit -n {min(hard, 65536)}` before training with many workers" if few else ""
     yield Finding("open files", f"at most {soft}", remedy, needed=False)
 
 
@@ -176,7 +177,7 @@ def disk_rate(folder: Path) -> Finding:
         while file.read(MIB):
             pass
         rate = _PROBE_BYTES / MIB / (time.perf_counter() - began_s)
-    where = " from memory: it cannot be dropped from the page cache here" if kept else ""
+    where = " from memory: the file cannot be dropped from the page cache here" if kept else ""
     return Finding(what, f"{rate:.0f} MiB/s{where}")
 
 

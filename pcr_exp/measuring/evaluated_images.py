@@ -138,4 +138,4 @@ def file_batches(
         raise DatasetError(f"none of {len(samples)} images can be scored: {some(rejected)}.")
     if rejected:
         left = counted(len(rejected), "image", "are")
-        log.warning("%s left out, as records refuse them: %s", left, some(rejected))
+        log.warning("%s left out, because records cannot store them: %s", left, some(rejected))

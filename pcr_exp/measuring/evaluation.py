@@ -193,12 +193,12 @@ def outputs_of_classes(class_names: Sequence[str], lines: Sequence[str], source:
     names = [(line.split() or [""])[0] for line in lines]
     places = {name: place for place, name in enumerate(names)}
     if "" in places or len(places) < len(names):
-        raise ConfigError(f"classes={source}: a line is empty or comes twice; wanted a class on every line.")
+        raise ConfigError(f"classes={source}: a line is empty or repeats a class; wanted one class per line.")
     missing = [name for name in class_names if name not in places]
     if missing:
         more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
         raise ConfigError(
-            f"classes={source}: {len(names)} classes, without {', '.join(missing[:5])}{more}, which the "
-            "dataset has; wanted all of its classes, by the names that it gives them."
+            f"classes={source}: the file has {len(names)} classes, but lacks {', '.join(missing[:5])}{more}, "
+            "which the dataset has; wanted all classes of the dataset, under the same names."
         )
     return torch.tensor([places[name] for name in class_names])

@@ -121,7 +121,7 @@ def choose_by_class(
     by_name = {images.classes[label]: label for label in there}
     if unknown := [name for name in named if name not in by_name]:
         raise RecordError(
-            f"class {unknown[0]!r}: no image that was looked at is of it; wanted some of "
+            f"class {unknown[0]!r}: none of the images that were read has it; wanted some of "
             f"{', '.join(by_name)}."
         )
     chosen = [by_name[name] for name in named]
@@ -238,7 +238,9 @@ def explore_images(
             if room == 0:
                 break
     if not seen:
-        why = next(iter(left_out.values()), f"the first takes more than {max_bytes / 1e6:g} MB in a page")
+        why = next(
+            iter(left_out.values()), f"the first one alone needs more than {max_bytes / 1e6:g} MB of a page"
+        )
         raise RecordError(f"none of {len(ids)} images can be shown: {why}")
     return Explored(seen, left_out, len(ids) - num_done)
 

@@ -69,30 +69,30 @@ class Stalls:
         """Diagnosis and suggested remedy."""
         if self.is_disturbed:
             return (
-                "The measurement was disturbed: the model alone was slower than training, of which it is a "
-                "part, so nothing follows. Another program took the cores or the device, or their clock "
-                "changed: measure again on a quiet machine, over more batches (num_batches)."
+                "The measurement was disturbed: the model alone was slower than training, which includes the "
+                "model, so no conclusion is possible. Another program used the cores or the device, or their "
+                "clock changed. Measure again on a quiet machine, over more batches (num_batches)."
             )
         if self.stall_share < _MUCH:
-            return "The model is the limit: a faster loader would bring nothing."
+            return "The model is the limit: a faster loader would not help."
         if self.loader_images_per_s > self.model_images_per_s * (1 + _MUCH):
             return (
-                "Each is fast enough alone, and both together are not: they share the cores, or nothing is "
-                "prepared while the model works. Give the loader workers, and the model fewer threads."
+                "Loader and model are fast enough alone, but not together: they share the cores, or no batch "
+                "is prepared while the model works. Give the loader workers, and the model fewer threads."
             )
         if self.fetch_share is None:
             return (
-                "The loader is the limit. Whether storage or decoding is: measure with warm=True, over data "
-                "that fit in memory."
+                "The loader is the limit. To find out whether it is storage or decoding, measure with "
+                "warm=True, on data that fit in memory."
             )
         if self.fetch_share > self.stall_share / 2:
             return (
-                "Storage is the limit: most stalls go when the bytes are in memory. Read fewer bytes (a "
-                "lower scan group), more of them at a time, or from nearer by."
+                "Storage is the limit: most stalls disappear when the bytes are in memory. Read fewer bytes "
+                "(a lower scan group), read more of them at a time, or move the data closer."
             )
         return (
-            "Decoding and augmenting are the limit: most stalls stay when the bytes are in memory. More "
-            "workers or cores, cheaper transforms, smaller images, or fewer scans, which decode faster."
+            "Decoding and augmenting are the limit: most stalls remain when the bytes are in memory. Use "
+            "more workers or cores, cheaper transforms, smaller images, or fewer scans, which decode faster."
         )
 
     def __str__(self) -> str:
@@ -260,8 +260,8 @@ def _run(
     counted.settle()
     if not counted.num_batches:
         raise ConfigError(
-            f"num_warmup={num_warmup}: the loader gave {num_seen} batches and no more, so that none is left "
-            "to count. Wanted fewer, or a loader with more batches."
+            f"num_warmup={num_warmup}: the loader gave only {num_seen} batches, so none is left to measure. "
+            "Lower num_warmup, or use a loader with more batches."
         )
     return counted
 

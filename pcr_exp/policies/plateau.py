@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _DROP = Bound(lambda share: 0 <= share < 1, "a share in [0, 1)")
 _JUDGE = Bound(
     lambda split: split in ("train", "tune"),
-    "train or tune (val is what is reported, so nothing is decided on it)",
+    "train or tune (val is for reporting, so no decision may depend on it)",
 )
 
 

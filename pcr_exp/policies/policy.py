@@ -190,7 +190,7 @@ def open_policy(config: ScanConfig, run: PolicyInputs) -> ScanPolicy:
 
 def require_tuning(config: ScanConfig, num_tune: int) -> None:
     """Raise ConfigError if the policy judges by tuning images and there are none."""
-    wanted = "train, as no image is held out to tune by (dataset.tune_fraction)"
+    wanted = "train, because no image is held out for tuning (dataset.tune_fraction)"
     require(num_tune > 0 or not config.uses_tune_split, "scan.judge", "tune", wanted)
 
 

@@ -43,7 +43,7 @@ class ScheduleConfig(PolicyConfig):
 
     def __post_init__(self) -> None:
         PolicyConfig.__post_init__(self)
-        wanted = f"rising epochs from 1 on, one less than scan.groups={self.groups} has groups"
+        wanted = f"rising epochs from 1 on, one fewer than the groups in scan.groups={self.groups}"
         rising = self.milestones == sorted(set(self.milestones)) and min(self.milestones, default=1) >= 1
         fits = rising and len(self.milestones) == len(self.groups) - 1
         require(fits, "scan.milestones", self.milestones, wanted)

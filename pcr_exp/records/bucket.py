@@ -47,7 +47,7 @@ CARD_FILE = "README.md"
 _NUM_CLASSES = 50
 """Maximum number of a label's classes that the dataset card names."""
 _HEAD = """---
-# license: say here under which licence the photographs are, such as cc-by-4.0
+# license: state the licence of the photographs here, such as cc-by-4.0
 viewer: false
 tags:
 - progressive-compressed-records
@@ -84,7 +84,7 @@ def prepare_in_bucket(
     if isinstance(storage, HubStorage) and not storage.write(
         CARD_FILE, _dataset_card(made, str(storage)).encode()
     ):
-        log.info("%s/%s is there already, and stays as it is", storage, CARD_FILE)
+        log.info("%s/%s exists already and is left unchanged", storage, CARD_FILE)
     send(made, storage, name, before, on_change=records.on_change)
     return made
 
@@ -112,16 +112,16 @@ def check_bucket(
             file = f"{name}/{Path(path).parent.as_posix()}/{entry.file}"
             if sizes.get(file) != entry.group_ends[-1]:
                 raise RecordError(
-                    f"{storage}/{file} has {sizes.get(file, 0)} bytes, its index says "
-                    f"{entry.group_ends[-1]}. Prepare the records once more, with records.staging where "
-                    "they were made."
+                    f"{storage}/{file} has {sizes.get(file, 0)} bytes, but its index says "
+                    f"{entry.group_ends[-1]}. Prepare the records again, with records.staging set to the "
+                    "folder where they were made."
                 )
     with TemporaryDirectory() as temporary:
         _write_small_files(small, Path(temporary) / name)
         local = replace(records, root=temporary)
         below = Below(storage, name)
         found = check_records(dataset, local, contents=contents, progress=progress, stored=below)
-    return f"{found}; {len(sizes)} objects below {storage}/{name} are as their indexes say"
+    return f"{found}; {len(sizes)} objects below {storage}/{name} match their indexes"
 
 
 def send(
@@ -175,8 +175,10 @@ def _send_small(
 ) -> None:
     for path in paths:
         data = (folder / path).read_bytes() if (folder / path).exists() else None
-        if data is not None and data != before.get(path):
-            storage.write(f"{name}/{path}", data, replaces=before.get(path))
+        if data is None or data == before.get(path):
+            continue
+        if not storage.write(f"{name}/{path}", data, replaces=before.get(path)):
+            log.warning("%s/%s/%s was written by another encode meanwhile, and stays", storage, name, path)
     storage.flush()
 
 
@@ -212,8 +214,8 @@ def _send_record(
         storage.remove(path)
     if not local.exists():
         raise RecordError(
-            f"{storage}/{path} is not there, and neither is {local}. Remove {folder}, and prepare the "
-            "records once more: they are made anew."
+            f"{storage}/{path} does not exist, and neither does {local}. Remove {folder} and prepare "
+            "the records again to encode them from the images."
         )
     if not storage.write(path, local.read_bytes()):
         raise _other_records(f"{storage}/{path}")
@@ -254,18 +256,18 @@ def _open(records: RecordsConfig) -> WritableStorage:
         storage = open_remote(records.root, records.storage_client, records.storage_options)
     if not isinstance(storage, WritableStorage):
         raise ConfigError(
-            f"records.root={records.root!r}: records are written to a local folder, to s3://, gs:// or az:// "
-            "through obstore (pip install 'pcr-exp[remote]'), or to hf:// (pip install 'pcr-exp[hub]'). "
-            "Prepare them with a local records.root, copy that folder there, and train with "
-            "records.auto_prepare=false."
+            f"records.root={records.root!r}: records cannot be written there. Wanted a local folder, s3://, "
+            "gs:// or az:// with obstore (pip install 'pcr-exp[remote]'), or hf:// (pip install "
+            "'pcr-exp[hub]'). Otherwise prepare the records with a local records.root, copy that folder "
+            "there, and train with records.auto_prepare=false."
         )
     return storage
 
 
 def _other_records(where: str) -> RecordError:
     return RecordError(
-        f"{where} is there already, of another encode than this one, and stays. Choose another records.root, "
-        "or replace what is there with records.on_change=reencode."
+        f"{where} exists already, from a different encode, and is not overwritten. Choose another "
+        "records.root, or replace the existing records with records.on_change=reencode."
     )
 
 
@@ -285,8 +287,9 @@ def _dataset_card(folder: Path, root: str) -> str:
     num_images = sum(index.num_samples for index in indexes.values())
     parts = [
         f"# {train.dataset}",
-        f"{num_images:,} images as Progressive Compressed Records (format version 2, scans {train.scans}): a "
-        "reader takes as many bytes of each image as its scan group says, with one request for each record.",
+        f"{num_images:,} images as Progressive Compressed Records (format version 2, scans {train.scans}). "
+        "The scan group that a reader chooses sets how many bytes of each image it reads, with one request "
+        "per record.",
         f"""```python
 import pcr_exp as pcr  # pip install 'pcr-exp[hub]'
 
@@ -299,7 +302,7 @@ for images, labels in train.loader(batch_size=256, image_size=224): ...
         _table(["scan group", "bytes per image", "of all"], _bytes_of_groups(train)),
         *(f"Classes of `{label}`: {len(names):,} ({some(names, limit=_NUM_CLASSES)})."
           for label, names in train.classes.items()),
-        "`baseline/` beside `pcr/` holds the original files.",
+        "`baseline/`, next to `pcr/`, holds the original files.",
     ]  # fmt: skip
     return _HEAD + "\n" + "\n\n".join(parts) + "\n"
 

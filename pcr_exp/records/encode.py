@@ -189,23 +189,23 @@ def _plan_append(
     before = indexes["pcr"]
     if before.classes != writer.classes:
         raise RecordError(
-            f"{writer.folder} holds records of other classes than {writer.dataset} has now, so that no image "
-            "can be added to them: labels are numbers of classes in order. Make them anew with "
-            "records.on_change=reencode."
+            f"{writer.folder} holds records whose classes differ from those that {writer.dataset} has now. "
+            "Images cannot be added to them, because labels are stored as class numbers. Encode the records "
+            "again with records.on_change=reencode."
         )
     if before.fields != writer.fields:
         raise RecordError(
-            f"{writer.folder} holds records with the fields {dict(before.fields)}, and {writer.dataset} "
-            f"gives {dict(writer.fields)}, so that no image can be added to them. Make them anew with "
+            f"{writer.folder} holds records with the fields {dict(before.fields)}, but {writer.dataset} "
+            f"now has {dict(writer.fields)}. Images cannot be added to them. Encode the records again with "
             "records.on_change=reencode."
         )
     if before.images == writer.images:
         return [], replace(writer, fingerprint=before.fingerprint)
     if images_key([task for task in tasks if task[0].id in known]) != before.images:
         raise RecordError(
-            f"{writer.folder} holds other images than the note beside it says: an append was stopped and "
-            "images changed since, or the note is not of these records. Make them anew with "
-            "records.on_change=reencode."
+            f"{writer.folder} does not hold the images that source_images.csv.gz next to it lists. Either an "
+            "append was interrupted and images have changed since, or the list belongs to other records. "
+            "Encode the records again with records.on_change=reencode."
         )
     new = [task for task in tasks if task[0].id not in known]
     earlier = {
@@ -316,8 +316,8 @@ def encode_lock(folder: Path) -> Iterator[None]:
 
     def in_use(holder: str) -> RecordError:
         return RecordError(
-            f"{folder} is being encoded by {holder}. Wait for it to end, then run this again: it will find "
-            "the records done."
+            f"{folder} is being encoded by {holder}. Wait for it to end, then run this again. It will find "
+            "the records finished."
         )
 
     with hold(folder / _LOCK_FILE, in_use):

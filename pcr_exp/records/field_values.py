@@ -51,7 +51,9 @@ def parse_field(kind: str, data: bytes, size_px: tuple[int, int] | None) -> Any:
     """
     parse = _PARSERS.get(kind)
     if parse is None:
-        raise UnfitError(f"it is of the kind {kind!r}, which this program does not know; a newer one may")
+        raise UnfitError(
+            f"it is of kind {kind!r}, which this version of pcr-exp does not know; a newer one may"
+        )
     return parse(data, size_px)
 
 
@@ -61,7 +63,7 @@ def _mask(data: bytes, size_px: tuple[int, int] | None) -> npt.NDArray[Any]:
             if size_px is not None and image.size != size_px:
                 raise UnfitError(
                     f"it is a mask of {image.width} x {image.height} px, wanted {size_px[0]} x {size_px[1]}, "
-                    "as its image"
+                    "the size of its image"
                 )
             if image.mode not in _MASK_MODES:
                 raise UnfitError(f"it is a PNG file of mode {image.mode}, wanted one number per pixel")
@@ -76,14 +78,14 @@ def _mask(data: bytes, size_px: tuple[int, int] | None) -> npt.NDArray[Any]:
         zlib.error,
         Image.DecompressionBombError,
     ) as error:
-        raise UnfitError(f"it is no mask as a PNG file ({error})") from error
+        raise UnfitError(f"it is not a mask in a PNG file ({error})") from error
 
 
 def _boxes(data: bytes, _: tuple[int, int] | None) -> Boxes:
     rows = parse_json(data, _MAX_JSON_BYTES) if data else []
-    wanted = "a list of [left, top, right, bottom] in px, or of these and a class"
+    wanted = "a list of [left, top, right, bottom] in px, each with or without a class at the end"
     if type(rows) is not list or not all(type(row) is list and len(row) in (4, 5) for row in rows):
-        raise UnfitError(f"it is no boxes, wanted {wanted}")
+        raise UnfitError(f"it is not a list of boxes, wanted {wanted}")
     if len({len(row) for row in rows}) > 1:
         raise UnfitError(f"some boxes have a class and some have none, wanted {wanted}")
     for row in rows:
@@ -104,7 +106,7 @@ def _text(data: bytes, _: tuple[int, int] | None) -> str:
     try:
         return data.decode()
     except ValueError as error:
-        raise UnfitError(f"it is no text in UTF-8 ({error})") from error
+        raise UnfitError(f"it is not UTF-8 text ({error})") from error
 
 
 def _json(data: bytes, _: tuple[int, int] | None) -> Any:
@@ -123,12 +125,12 @@ def _array(data: bytes, _: tuple[int, int] | None) -> npt.NDArray[Any]:
             raise UnfitError(f"it is an array of {dtype}, wanted numbers")
         values = np.frombuffer(data, dtype, offset=file.tell())
         if len(values) != math.prod(shape):
-            raise UnfitError(f"it is an array of shape {list(shape)} with {len(values)} numbers")
+            raise UnfitError(f"it is an array of shape {list(shape)}, but holds {len(values)} numbers")
         values = values.reshape(shape, order="F" if is_fortran else "C")
     except UnfitError:
         raise
     except (ValueError, EOFError, TokenError, SyntaxError, TypeError, RecursionError) as error:
-        raise UnfitError(f"it is no array as numpy.save writes it ({error})") from error
+        raise UnfitError(f"it is not an array as written by numpy.save ({error})") from error
     return np.array(values, dtype=dtype.newbyteorder("="), order="C")
 
 

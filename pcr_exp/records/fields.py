@@ -69,7 +69,7 @@ class RecordFields:
                 have = ", ".join(sorted(kinds)) or "none"
                 raise ConfigError(
                     f"fields={list(names)}: the records of {index.dataset}/{index.split} have no "
-                    f"field {name!r}, but {have}. Prepare them with records.fields=[{name}]."
+                    f"field {name!r}; they have {have}. Prepare them with records.fields=[{name}]."
                 )
         self.kinds = {name: kinds[name] for name in names}
         """Field name -> kind."""

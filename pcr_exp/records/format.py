@@ -117,8 +117,8 @@ def pack_record(header: RecordHeader, samples: Sequence[Sequence[bytes]]) -> Pac
     encoded = json.dumps(content, separators=(",", ":"), sort_keys=True).encode()
     if header.num_samples > MAX_SAMPLES or len(encoded) > MAX_HEADER_BYTES:
         raise RecordError(
-            f"{header.num_samples} samples with a header of {len(encoded)} bytes do not fit into one record, "
-            f"which has room for {MAX_SAMPLES} and {MAX_HEADER_BYTES}: set dataset.images_per_record lower."
+            f"{header.num_samples} samples with a header of {len(encoded)} bytes do not fit into one record: "
+            f"at most {MAX_SAMPLES} samples and {MAX_HEADER_BYTES} bytes. Lower dataset.images_per_record."
         )
     start = preamble(len(encoded))
     chunks = [start, _CHECKSUM.pack(checksum(start, encoded)), encoded]
@@ -155,7 +155,7 @@ def unpack_header(data: bytes, where: str) -> tuple[RecordHeader, int]:
         RecordError: not a record, of another format version, cut short or damaged; the message names `where`.
     """
     if not MAGIC.startswith(data[: len(MAGIC)]):
-        raise RecordError(f"{where} is not a PCR record: its first bytes are others. {REMEDY}")
+        raise RecordError(f"{where} is not a PCR record: its first bytes are not those of a record. {REMEDY}")
     if len(data) < HEADER_START:
         raise RecordError(f"{where} is cut short in its header, after {len(data)} bytes. {REMEDY}")
     _, version, length = _PREAMBLE.unpack_from(data)
@@ -189,7 +189,7 @@ def _build(encoded: bytes) -> RecordHeader:
     num_samples = content["num_samples"]
     for name, values in {"ids": content["ids"], **content["labels"]}.items():
         if len(values) != num_samples:
-            raise UnfitError(f"{name} has {len(values)} entries, wanted num_samples, {num_samples}")
+            raise UnfitError(f"{name} has {len(values)} entries, wanted {num_samples} (num_samples)")
     return RecordHeader(**{field.name: content[field.name] for field in fields(RecordHeader)})
 
 

@@ -87,7 +87,7 @@ def unpack_group(
     (stated,) = _CHECKSUM.unpack_from(data, pieces_start - _CHECKSUM.size)
     if damaged is None and stated != checksum(table, view[pieces_start:end]):
         first = next(_damaged_pieces(view, table, bounds), None) if bounds[-1] == end else None
-        told = "" if first is None else f" (first in its image {first} of 0 to {num_samples - 1})"
+        told = "" if first is None else f" (first in image {first}, counted from 0 to {num_samples - 1})"
         raise RecordError(f"{where} is damaged: the checksum does not match{told}. {REMEDY}")
     _require_end(bounds[-1], end, where)
     if damaged is not None:
@@ -193,7 +193,7 @@ class RecordPrefix:
         With `group`, only the pieces up to that group are used, as if a shorter prefix had been read.
         """
         if not 0 <= i < len(self.ids):
-            raise IndexError(f"sample {i} of a record of {len(self.ids)}")
+            raise IndexError(f"sample {i} is out of range for a record of {len(self.ids)} samples")
         i = self.replaced.get(i, i)
         pieces = [
             view[bounds[i] : bounds[i + 1]]

@@ -47,7 +47,7 @@ def check_header(header: RecordHeader, end: int, index: RecordIndex, entry: Reco
         if max(values) >= num_classes:
             raise RecordError(
                 f"{where} does not belong to its index: a label of {name!r:.200} is {max(values)}, the "
-                f"index has {num_classes} classes of it. Delete the records' folder and encode again."
+                f"index has {num_classes} classes for it. Delete the records' folder and encode again."
             )
 
 
@@ -164,5 +164,5 @@ def _texts(data: bytes) -> list[str]:
             return texts
     parsed = parse_json(data, len(data))
     if type(parsed) is not list or not set(map(type, parsed)) <= {str}:
-        raise UnfitError("no list of texts")
+        raise UnfitError("it is not a list of texts")
     return parsed

@@ -105,7 +105,8 @@ class EntryTable(Sequence[RecordEntry]):
                 check.hex_key(key, "fingerprint")
         except UnfitError as error:
             raise RecordError(
-                f"{TABLE_FILE} cannot be used, at record {record}: {error}. Remove it: index.json has it all."
+                f"{TABLE_FILE} cannot be used, at record {record}: {error}. Remove it: index.json "
+                "holds the same."
             ) from error
         return RecordEntry(name, num_samples, tuple(map(int, group_ends)), header_bytes, key)
 
@@ -235,7 +236,7 @@ def dump_index(index: RecordIndex) -> bytes:
     if len(data) > MAX_INDEX_BYTES:
         raise RecordError(
             f"the index of {index.dataset}/{index.split} would have {len(data):,} bytes, more than the "
-            f"{MAX_INDEX_BYTES:,} that are read: set dataset.images_per_record higher."
+            f"limit of {MAX_INDEX_BYTES:,}. Raise dataset.images_per_record."
         )
     return data
 
@@ -329,7 +330,7 @@ def _check_room(record: RecordEntry, num_groups: int, path: str) -> None:
     """Raise UnfitError unless every group has room for the lengths and checksums of its pieces."""
     ends = record.group_ends
     if len(ends) != num_groups:
-        raise UnfitError(f"{path}.group_ends has {len(ends)} offsets, wanted num_groups, {num_groups}")
+        raise UnfitError(f"{path}.group_ends has {len(ends)} offsets, wanted {num_groups} (num_groups)")
     least = table_bytes(record.num_samples)
     starts = (record.header_bytes, *ends[:-1])
     sizes = list(map(operator.sub, ends, starts))
@@ -337,7 +338,7 @@ def _check_room(record: RecordEntry, num_groups: int, path: str) -> None:
         group = next(group for group, size in enumerate(sizes) if size < least)
         raise UnfitError(
             f"{path}.group_ends[{group}] is {ends[group]}, wanted at least {starts[group] + least} for "
-            f"num_samples, {record.num_samples}"
+            f"{record.num_samples} samples (num_samples)"
         )
 
 

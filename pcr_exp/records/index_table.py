@@ -105,15 +105,15 @@ def parse_table(data: bytes, index_bytes: int, index_start: bytes, where: str) -
     """
     view = memoryview(data)
     if len(view) < _HEAD_START or bytes(view[: len(MAGIC)]) != MAGIC:
-        raise UnfitError(f"{where} is no table of records")
+        raise UnfitError(f"{where} is not a table of records")
     preamble = view[: _PREAMBLE.size]
     _, version, head_bytes, of_bytes, of_start, num_rows, file_bytes, fingerprint_bytes = _PREAMBLE.unpack(
         preamble
     )
     if version != VERSION:
-        raise UnfitError(f"{where} is of format version {version}, wanted {VERSION}")
+        raise UnfitError(f"{where} has format version {version}, wanted {VERSION}")
     if (of_bytes, of_start) != (index_bytes, xxhash.xxh3_64_intdigest(index_start)):
-        raise UnfitError(f"{where} was made of another index.json than lies beside it")
+        raise UnfitError(f"{where} was made from a different index.json than the one next to it")
     if _CHECKSUM.unpack_from(view, _PREAMBLE.size) != (_checksum(preamble, view[_HEAD_START:]),):
         raise UnfitError(f"{where} is damaged: its checksum does not match")
     if not (1 <= file_bytes <= MAX_WORD and 1 <= fingerprint_bytes <= MAX_HEX_KEY):
@@ -145,7 +145,7 @@ def _check_rows(rows: npt.NDArray[Any], where: str) -> None:
         sizes, least = ends - starts, (num_samples * _PER_SAMPLE + _PER_GROUP).astype(np.uint64)
         fits &= ((sizes >= least[:, None]) & (sizes <= MAX_RECORD_BYTES) & (ends <= MAX_RECORD_BYTES)).all(1)
         if not fits.all():
-            raise UnfitError(f"{where} has a row, {first + int(np.argmin(fits))}, that no record can be")
+            raise UnfitError(f"{where} has impossible values in row {first + int(np.argmin(fits))}")
 
 
 def _checksum(preamble: bytes | memoryview, rest: bytes | memoryview) -> int:
@@ -217,7 +217,7 @@ def _by_table(storage: Storage, folder: str, index_bytes: int) -> RecordIndex | 
     try:
         return _table(storage, folder, index_bytes)
     except (UnfitError, PcrExpError) as error:
-        log.warning("%s. It is left alone, and index.json is parsed instead.", str(error).rstrip("."))
+        log.warning("%s. It is ignored, and index.json is parsed instead.", str(error).rstrip("."))
         return None
 
 
@@ -229,7 +229,7 @@ def _table(storage: Storage, folder: str, index_bytes: int) -> RecordIndex | Non
     except (PcrExpError, OSError):
         return None
     if num_bytes > MAX_INDEX_BYTES:
-        raise UnfitError(f"{path} has {num_bytes} bytes, more than the {MAX_INDEX_BYTES} of an index")
+        raise UnfitError(f"{path} has {num_bytes} bytes, more than the limit of {MAX_INDEX_BYTES}")
     start = storage.read(path_below(folder, INDEX_FILE), 0, HEAD_BYTES_OF_INDEX)
     return parse_table(storage.read(path, 0, num_bytes), index_bytes, start, path)
 

@@ -101,8 +101,8 @@ def open_address(root: str) -> tuple[PerProcessStorage, str | None]:
 def no_records(storage: PerProcessStorage) -> RecordError:
     """Return the error for an address without an index."""
     return RecordError(
-        f"{storage}: there are no records. Wanted a record (.pcr), the folder of a split, which holds "
-        f"pcr/{INDEX_FILE}, or of a dataset, which holds train/pcr/{INDEX_FILE}."
+        f"{storage}: there are no records. Wanted a record (.pcr), the folder of a split (with "
+        f"pcr/{INDEX_FILE}), or the folder of a dataset (with train/pcr/{INDEX_FILE})."
     )
 
 
@@ -210,7 +210,7 @@ def find_records_and_faults(root: str) -> tuple[list[Found], list[Fault]]:
         if not exists(storage, path, refusals):
             num_records = len(_probed(storage, folder) if stored is None else _only_records(stored))
             if num_records:
-                reason = f"of the {_records(num_records)} in this folder, which nothing can open without it."
+                reason = f"without it, nothing can open the {_records(num_records)} in this folder."
                 faults.append(Fault("missing", path, f"{reason} {REMEDY}", num_records))
             continue
         try:
@@ -245,17 +245,17 @@ def _compare(records: RecordSet, stored: set[str] | None) -> tuple[list[int], li
     listed = {entry.file: number for number, entry in enumerate(records.index.records)}
     every = {file.file for entry in records.index.records for file in entry.files}
     stored = every if stored is None else stored
-    missing = f"{INDEX_FILE} lists it, and it is not there. {REMEDY}"
+    missing = f"{INDEX_FILE} lists it, but it does not exist. {REMEDY}"
     more = (
-        f"it lies there, and {INDEX_FILE} does not list it, so that nothing reads it. An encode was stopped "
-        "or is at work (prepare the records once more), or it was put there (delete it)."
+        f"{INDEX_FILE} does not list it, so nothing reads it. Either an encode was stopped or is still "
+        "running (prepare the records again), or someone put the file there (delete it)."
     )
     faults = [Fault("missing", records.path_of(file), missing, 1) for file in listed if file not in stored]
     faults += [Fault("not listed", records.path_of(file), more) for file in sorted(stored - every)]
     if reason := unfit_table(records.storage, records.folder):
         path = records.path_of(TABLE_FILE)
         said = reason.removeprefix(path).strip(" .")
-        slower = f"it {said}: {INDEX_FILE} is read in its place, which takes longer. Delete it."
+        slower = f"it {said}. {INDEX_FILE} is read instead, which takes longer. Delete it."
         faults.append(Fault("not used", path, slower))
     return [number for file, number in listed.items() if file in stored], faults
 
@@ -282,7 +282,7 @@ def verify_records(
             ]
             found.append(replace(beside, images=images))
         elif fields is not None and found == [None] and _ids(fields, number) != _ids(records, number):
-            reason = f"it holds the fields of other images than the record beside it. {REMEDY}"
+            reason = f"it holds fields of different images from those in the record next to it. {REMEDY}"
             found.append(Damage(fields.path(number), reason, []))
         done(stored_bytes(records.index, number))
         return [damage for damage in found if damage is not None]
@@ -306,7 +306,7 @@ def _damage(records: RecordSet, number: int) -> Damage | None:
         records.read_prefix(number, records.index.num_groups)
         num_bytes = records.storage.size(records.path(number))
         if num_bytes != wanted:
-            raise RecordError(f"it has {num_bytes} bytes, {num_bytes - wanted} more than its groups.")
+            raise RecordError(f"it has {num_bytes} bytes, {num_bytes - wanted} more than its groups take.")
     except PcrExpError as error:
         return Damage(records.path(number), str(error), list(_damaged_pieces(records, number)))
     return None

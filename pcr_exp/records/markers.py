@@ -123,15 +123,15 @@ def _parse_marker(data: bytes) -> RecordMarker:
     encodings = set(SCANS) if marker.num_samples else set()
     if not encodings == set(marker.group_ends) == set(marker.header_bytes):
         raise UnfitError(
-            f"group_ends and header_bytes are not of {', '.join(sorted(encodings)) or 'nothing'}"
+            f"group_ends and header_bytes do not list exactly {', '.join(sorted(encodings)) or 'nothing'}"
         )
     beside = set(marker.field_ends)
     if beside not in (set(), encodings) or beside != set(marker.field_header_bytes):
-        raise UnfitError("field_ends and field_header_bytes are not of all encodings, or of none")
+        raise UnfitError("field_ends and field_header_bytes do not list all encodings, or none")
     if not all([*marker.group_ends.values(), *marker.field_ends.values()]) or any(
         len(row) != 2 for row in marker.rejected
     ):
-        raise UnfitError("group_ends is empty, or rejected holds more or less than [id, reason]")
+        raise UnfitError("group_ends or field_ends is empty, or a row of rejected is not [id, reason]")
     return marker
 
 

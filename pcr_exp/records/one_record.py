@@ -52,14 +52,17 @@ def load_image(
     except OSError as error:
         raise ImageError(f"cannot be read: {error.strerror}") from error
     if len(original) != num_bytes:
-        raise ImageError(f"changed while it was being encoded: {num_bytes} bytes before, {len(original)} now")
+        before = "not readable" if num_bytes is None else f"{num_bytes} bytes"
+        raise ImageError(f"changed while it was being encoded: {before} before, {len(original)} bytes now")
     codec.check(original, max_pixels)
     groups = known(original) if known is not None else None
     if groups is None:
         encoded = codec.encode(original, max_pixels)
         groups = codec.split(encoded)
         if len(groups) != codec.num_groups or b"".join(codec.join(groups)) != encoded:
-            raise RecordError(f"{file}: its scan groups do not give the file back. Please report this.")
+            raise RecordError(
+                f"{file}: joining its scan groups does not restore the file. Please report this."
+            )
     return StoredImage(original, groups, codec.is_turned(original))
 
 
@@ -79,11 +82,11 @@ def pieces_as_they_lie(packed: PackedImage, original: bytes) -> list[bytes]:
         kind = "progressive" if header.is_progressive else "not progressive"
         raise ImageError(
             f"it is {kind} and has {header.num_scans} scans for {header.num_components} components; wanted "
-            f"{' or '.join(map(str, sorted(wanted)))}, those of libjpeg's default script"
+            f"{' or '.join(map(str, sorted(wanted)))}, as by libjpeg's default progressive script"
         )
     groups = group_pieces(split_scans(original))
     if groups != group_pieces(packed.pieces(original), len(groups)):
-        raise ImageError("it is cut elsewhere than where its scans end")
+        raise ImageError("its pieces do not end where its scans end")
     return groups
 
 

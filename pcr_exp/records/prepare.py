@@ -47,7 +47,7 @@ def ensure_records(dataset: DatasetConfig, records: RecordsConfig, progress: Pro
         PcrExpError: as in `prepare_records`.
     """
     if "://" in records.root:
-        log.info("records in %s are read as they are: images are not compared with them", records.root)
+        log.info("using the records in %s without comparing them with the images", records.root)
         return
     if records.auto_prepare:
         prepare_records(dataset, records, progress=progress, thorough=False)
@@ -91,8 +91,8 @@ def prepare_records(
     """
     if "://" in records.root:
         raise ConfigError(
-            f"records.root={records.root!r}: records are made in a local folder. Give one, or send them to "
-            "an object store with `python -m experiments.prepare`."
+            f"records.root={records.root!r}: wanted a local folder, because records are made there. To "
+            "upload records to an object store, use `python -m experiments.prepare`."
         )
     folder = _path(dataset, records)
     encode = partial(_encode, dataset, records, folder, progress, on_report)
@@ -132,7 +132,7 @@ def _outdated(
 
 def _tell_wait(folder: Path, holder: str) -> None:
     log.warning(
-        "waiting for %s, which is preparing %s; its records are used when it is done. Ctrl-C ends the wait.",
+        "waiting for %s, which is preparing %s; its records are used once it finishes. Ctrl-C ends the wait.",
         holder,
         folder,
     )
@@ -161,21 +161,21 @@ def check_records(
     """
     folder = _path(dataset, records)
     if not is_finished(folder):
-        raise RecordError(f"{folder}: there are no records of {dataset.name}, or not all. Prepare them.")
+        raise RecordError(f"{folder}: the records of {dataset.name} are missing or incomplete. Prepare them.")
     comparison = Comparison(dataset, records, folder, stored)
     comparison.compare(contents=contents, progress=progress)
     if comparison.changes is None:
         raise RecordError(
-            f"{folder} does not say what its records were made of. Prepare them once more: that compares "
-            "names, labels and sizes, and keeps them."
+            f"{folder} does not list the images that its records were made from. Prepare the records again: "
+            "this compares names, labels and sizes, and writes the list."
         )
     if comparison.changes:
         raise RecordError(comparison.describe())
-    found = f"{len(comparison.images)} images are as they were when the records were made"
+    found = f"{len(comparison.images)} images are unchanged since the records were made"
     if contents:
         return f"{found}: the bytes of {comparison.num_compared} were compared with those in the records"
     by = "names, labels, sizes and times" if comparison.at_home else "names, labels and sizes"
-    return f"{found}, by {by}; --check=content compares their bytes, too"
+    return f"{found}, judging by {by}; --check=content also compares their bytes"
 
 
 def read_remarks(folder: Path) -> list[str]:
@@ -240,8 +240,8 @@ def _images_made_before(
     made = next((folder for other in others if is_finished(folder := _path(other, records))), None)
     if made is None:
         return None
-    log.info("images are taken over from %s, where it has them", made)
-    return StoredImages(made, codec, remedy=f"Delete {made}, which is then made again.")
+    log.info("reusing encoded images from %s, where it has them", made)
+    return StoredImages(made, codec, remedy=f"Delete {made}, and it will be made again when it is needed.")
 
 
 def _path(dataset: DatasetConfig, records: RecordsConfig) -> Path:

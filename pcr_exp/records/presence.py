@@ -44,13 +44,13 @@ def require_files(records: RecordSet, storage: Storage | None = None) -> None:
                 num_bytes = storage.size(path)
         except MissingFileError as error:
             raise RecordError(
-                f"{storage}/{path} does not exist, and the index beside it lists it. Copy the records again "
-                "from where they were made: all of them, and the index last."
+                f"{storage}/{path} does not exist, but the index next to it lists it. Copy all records again "
+                "from where they were made, and the index last."
             ) from error
         if num_bytes < wanted:
             raise RecordError(
-                f"{storage}/{path} has {num_bytes} bytes, its index says {wanted} up to the end of scan "
-                "group 1 alone. Copy the record again from where it was made, or encode again."
+                f"{storage}/{path} has {num_bytes} bytes, but its index says {wanted} up to the end of "
+                "scan group 1 alone. Copy the record again from where it was made, or encode again."
             )
 
     if storage.is_remote:

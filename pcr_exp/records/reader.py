@@ -114,7 +114,7 @@ class RecordSet:
         except RecordError as error:
             self.storage.forget(self.path(record))
             raise RecordError(
-                f"{error} It was read twice from {self.storage}, and was wrong both times: either it is "
+                f"{error} It was read twice from {self.storage}, and was damaged both times: either it is "
                 "damaged there, or something on the way (a proxy, a cache) damages it each time."
             ) from error
 

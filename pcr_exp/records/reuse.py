@@ -52,7 +52,7 @@ class StoredImages:
         self._splits = sorted(path.parents[1].name for path in folder.glob(f"*/pcr/{INDEX_FILE}"))
         if not self._splits or not all((folder / split / "baseline").is_dir() for split in self._splits):
             raise RecordError(
-                f"records.reuse_from={folder}: no records to take images over from. Wanted a local folder "
+                f"records.reuse_from={folder}: no records to reuse images from. Wanted a local folder "
                 f"with <split>/pcr/{INDEX_FILE} and <split>/baseline/{INDEX_FILE} in it."
             )
         self._lock = threading.Lock()
@@ -80,7 +80,9 @@ class StoredImages:
         except RecordError as error:
             raise RecordError(f"{image_id} in {self.folder}: {error} {self._remedy}") from error
         if self._codec.split(b"".join(self._codec.join(pieces))) != pieces:
-            raise RecordError(f"{image_id} in {self.folder} is not cut into its scans. Please report this.")
+            raise RecordError(
+                f"{image_id} in {self.folder}: its pieces do not match its scans. Please report this."
+            )
         with self._lock:
             self.num_taken += 1
         return pieces
@@ -100,8 +102,8 @@ class StoredImages:
                 ids = cut.header(record).ids
                 if ids != whole.header(record).ids:
                     raise RecordError(
-                        f"records.reuse_from={self.folder}: record {record} of {split} holds other images in "
-                        f"baseline than in pcr. {self._remedy}"
+                        f"records.reuse_from={self.folder}: record {record} of {split} holds different "
+                        f"images in baseline and in pcr. {self._remedy}"
                     )
                 known.update((image_id, _Stored(cut, whole, record, i)) for i, image_id in enumerate(ids))
         return known

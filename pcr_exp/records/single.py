@@ -80,7 +80,7 @@ class SingleImages:
         num_samples = self.records.index.records[record].num_samples
         for i in numbers:
             if not 0 <= i < num_samples:
-                raise IndexError(f"sample {i} of a record of {num_samples}")
+                raise IndexError(f"sample {i} is out of range for a record of {num_samples} samples")
 
     def read_piece(self, record: int, i: int, group: int) -> bytes:
         """Read the piece that one scan group adds to image i of a record. Raises as `read` does."""
@@ -191,7 +191,7 @@ def find_image(records: RecordSet, numbers: Sequence[int], image: str) -> tuple[
                 return number, ids.index(image)
     raise RecordError(
         f"{records.folder or records.storage}: there is no image {image!r}. Wanted an image's id, or its "
-        f"place from 0 to {sum(records.index.records[number].num_samples for number in numbers) - 1}."
+        f"position from 0 to {sum(records.index.records[number].num_samples for number in numbers) - 1}."
     )
 
 

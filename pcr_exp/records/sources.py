@@ -197,12 +197,17 @@ def read_source(folder: Path) -> Source | None:
 
 
 def read_images(folder: Path) -> dict[str, SourceImage] | None:
-    """Read the images that the records in `folder` were made from, by id; None if missing or unreadable."""
+    """Read the images that the records in `folder` were made from, by id.
+
+    None if the table is missing, unreadable or above 2 GiB: a part of it would make images look added.
+    """
     try:
         with open_regular_file(folder / IMAGES_FILE) as packed, gzip.open(packed) as file:
             # In blocks of 1 MiB: a read allocates its full requested size.
             num_reads = _MAX_IMAGES_BYTES // MIB
-            data = b"".join(islice(iter(lambda: file.read(MIB), b""), num_reads))
+            data = b"".join(islice(iter(lambda: file.read(MIB), b""), num_reads + 1))
+        if len(data) > _MAX_IMAGES_BYTES:
+            return None
         return dict(_parse(data.decode(errors="surrogateescape")))
     except (OSError, ValueError, EOFError, zlib.error, csv.Error):
         return None

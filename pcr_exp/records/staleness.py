@@ -125,13 +125,13 @@ class Comparison:
         """
         root, source = self._dataset.root, self._source
         if root is None or not Path(root).is_dir():
-            log.info("%s: the images are not here to be compared with the records", self._dataset.name)
+            log.info("%s: the images are not here, so the records are not compared", self._dataset.name)
             return True
         at_home = source is not None and source.root == sources.resolved(root)
         if source is not None and at_home and not thorough and source.as_it_was():
             log.info(
-                "%s: %d folders, %d label files and %d of %d image files have the sizes and times that they "
-                "had when the records were made; no image was read: `%s` compares every byte",
+                "%s: %d folders, %d label files and %d of %d image files have the same sizes and times as "
+                "when the records were made. No image was read; `%s` compares every byte",
                 *(root, len(source.folders), len(source.tables), len(source.files), source.num_files),
                 as_typed("python -m experiments.prepare --check=content"),
             )
@@ -161,7 +161,7 @@ class Comparison:
         root = self._dataset.root
         self.at_home = root is not None and self._source.root == sources.resolved(root)
         if doubtful and self.at_home:
-            log.info("%d images have another time than before: their bytes are compared", len(doubtful))
+            log.info("comparing the bytes of %d images, whose modification times changed", len(doubtful))
         ids = self._stored_as_they_are(doubtful) if contents else doubtful if self.at_home else []
         if ids:
             samples = {s.id: s for chosen in self.opened.splits.values() for s in chosen}
@@ -198,17 +198,17 @@ class Comparison:
         root, made_from, elsewhere = str(self._dataset.root), "", ""
         if self._source is not None and self._source.root != sources.resolved(root):
             made_from = f", in {self._source.root}"
-            elsewhere = "If these are two datasets, give this one a name of its own: dataset.name=. "
+            elsewhere = "If these are two datasets, give this one its own name: dataset.name=<name>. "
         return (
-            f"the images in {root} are not those that {self._folder} was made of{made_from}: {self.changes}. "
-            f"{elsewhere}Choose with records.on_change: reencode makes the records anew, append adds records "
-            "of the images that were added, ignore uses the records as they are."
+            f"the images in {root} are not those that {self._folder} was made from{made_from}: "
+            f"{self.changes}. {elsewhere}Set records.on_change: reencode encodes the records again, append "
+            "adds records of the images that were added, ignore uses the existing records unchanged."
         )
 
     def _decide(self) -> bool:
         on_change = self._records.on_change
         if on_change == "ignore":
-            log.warning("%s (records.on_change=ignore: they are used as they are)", self.describe())
+            log.warning("%s (records.on_change=ignore: the existing records are used)", self.describe())
             return True
         if on_change == "fail":
             raise RecordError(self.describe())
@@ -220,7 +220,8 @@ class Comparison:
         others = self.changes.removed or self.changes.replaced or self.changes.relabelled
         if on_change == "append" and others:
             raise RecordError(
-                f"{self.describe()} Here append cannot be had: records hold images that are gone or changed."
+                f"{self.describe()} Here, append is not possible: the records hold images that were removed "
+                "or have changed."
             )
         return False
 

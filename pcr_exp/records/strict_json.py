@@ -36,7 +36,7 @@ def parse_json(data: bytes, max_bytes: int) -> Any:
         UnfitError: more than `max_bytes` bytes, or invalid JSON.
     """
     if len(data) > max_bytes:
-        raise UnfitError(f"it has {len(data)} bytes, more than the {max_bytes} that it may have")
+        raise UnfitError(f"it has {len(data)} bytes, more than the limit of {max_bytes}")
     try:
         return _DECODER.decode(data.decode())
     except RecursionError:
@@ -139,7 +139,7 @@ def fields(
             if key in known:
                 known[key](part, prefix + key)
             elif not more:
-                raise UnfitError(f"{prefix}{_shown(key)} is no key that can stand there")
+                raise UnfitError(f"{prefix}{_shown(key)} is not an allowed key")
 
     return check
 
@@ -173,12 +173,12 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) < len(pairs):
         seen: set[str] = set()
         twice = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
-        raise ValueError(f"the key {_shown(twice)} stands there twice")
+        raise ValueError(f"the key {_shown(twice)} occurs twice")
     return found
 
 
 def _refuse_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no number")
+    raise ValueError(f"{name} is not a number")
 
 
 _DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_refuse_constant)

@@ -133,8 +133,8 @@ class SplitWriter:
         stored = [marker for marker in markers if marker.num_samples]
         if not stored and self.split != "tune" and not self.earlier:
             raise RecordError(
-                f"no image of {self.dataset}/{self.split} could be stored; {self.folder}/rejected.csv has "
-                "each one's reason. Check dataset.root."
+                f"no image of {self.dataset}/{self.split} could be stored; {self.folder}/rejected.csv gives "
+                "the reason for each. Check dataset.root."
             )
         for encoding, codec in self.codecs.items():
             entries = self.earlier.get(encoding, []) + [marker.entry(encoding) for marker in stored]
@@ -177,8 +177,9 @@ class SplitWriter:
             if index.fingerprint != self.fingerprint and not (was_added_to and index.images == self.images):
                 raise RecordError(
                     f"{self.folder} holds records that were made from other files or with other settings "
-                    f"than {self.dataset}/{self.split} has now. Make them anew (records.on_change=reencode), "
-                    "or, if these are two datasets, name one of them (dataset.name)."
+                    f"than {self.dataset}/{self.split} has now. Encode them again with "
+                    "records.on_change=reencode. If these are two different datasets, give one of them "
+                    "another dataset.name instead."
                 )
         return indexes
 

@@ -39,7 +39,7 @@ def open_published(config: ModelConfig, num_outputs: int) -> Trained:
             f"model.name={config.name!r} with model.pretrained={config.pretrained}, "
             f"model.weights={config.weights}: {fresh[-1]} and {len(fresh) - 1} more have no weights for "
             f"{num_outputs} classes, so there is nothing to evaluate. Wanted runs=[<folder>], or "
-            "model.pretrained=true and either model.weights=<file> of as many outputs, or classes=<file> "
+            "model.pretrained=true and either model.weights=<file> with as many outputs, or classes=<file> "
             "that names the outputs of the published weights."
         )
     return Trained(config.name, networks[0], normalization_of(config))
@@ -89,14 +89,18 @@ def find_runs(folders: Sequence[str]) -> list[FinishedRun]:
             if directory.config_path.exists() and directory.status == "finished":
                 found.append(FinishedRun(directory, directory.config()))
     if not found:
-        raise RunError(f"runs={list(folders)}: no finished run there; wanted folders of runs, or of such.")
+        raise RunError(
+            f"runs={list(folders)}: no finished run there; wanted run directories, or folders that contain "
+            "them."
+        )
     for run in found[1:]:
         for what in ("model_name", "image_size"):
             one, other = getattr(found[0], what), getattr(run, what)
             if one != other:
                 raise ConfigError(
-                    f"runs={list(folders)}: the {what.replace('_', ' ')} of {found[0].name} is {one}, that "
-                    f"of {run.name} {other}; wanted runs that are alike. Evaluate them one after the other."
+                    f"runs={list(folders)}: the {what.replace('_', ' ')} of {found[0].name} is {one}, but "
+                    f"that of {run.name} is {other}; wanted runs with the same one. Evaluate them one after "
+                    "the other."
                 )
     return found
 
@@ -115,10 +119,10 @@ def check_asked(config: EvaluateConfig, runs: Sequence[FinishedRun]) -> None:
         dataset = run.settings["dataset"]
         if config.classes is None and config.dataset.name != run.dataset_name:
             manifest = run.directory.manifest()
-            command = f" (it was made by `{manifest.command}`)" if manifest is not None else ""
+            command = f" (the run was made by `{manifest.command}`)" if manifest is not None else ""
             remedy = (
-                f"Give its dataset{command}; or, of other photographs, classes=<file> with the run's classes "
-                "in their order, one a line"
+                f"Give its dataset{command}; or, for other photographs, classes=<file> with the run's "
+                "classes in their order, one per line"
             )
             raise _another("dataset.name", config.dataset.name, run, run.dataset_name, remedy)
         pairs = {
@@ -158,7 +162,7 @@ def open_runs(runs: Sequence[FinishedRun], num_outputs: int) -> list[Trained]:
         except (RuntimeError, KeyError) as error:
             raise RunError(
                 f"{path} does not fit model.name={run.model_name!r} with {num_outputs} classes "
-                f"({str(error).splitlines()[0]}). Was the run made of other classes? Restore its dataset, "
+                f"({str(error).splitlines()[0]}). Was the run trained on other classes? Restore its dataset, "
                 "name its classes in their order (classes=<file>), or evaluate another run."
             ) from error
         kept = state.get(KEY)
@@ -186,6 +190,6 @@ def model_of(settings: Mapping[str, Any]) -> ModelConfig:
         else:
             return made
     raise ConfigError(
-        f"model.name={settings.get('name')!r}: no family of models that is known here has it. If it is of a "
-        "package of yours, name that: components=[<package>]." + (f" ({refused})" if refused else "")
+        f"model.name={settings.get('name')!r}: no known family of models has it. If it comes from your own "
+        "package, add components=[<package>]." + (f" ({refused})" if refused else "")
     )

@@ -130,7 +130,7 @@ def with_cache(config: TrainConfig, data: RunData, policy: ScanPolicy) -> RunDat
     keep = None
     if policy.kept_bytes is not None:
         planned = sum(policy.kept_bytes.values()) / MIB
-        wanted = f"{planned:.1f} or more, which scan.cache_mib has planned"
+        wanted = f"{planned:.1f} or more, the size that scan.cache_mib plans"
         require(planned <= mib, "storage.cache_mib", mib, wanted)
         keep = {train.path(record): num_bytes for record, num_bytes in policy.kept_bytes.items()}
     # Records encoded from other files have another fingerprint; appending to records keeps it.
@@ -202,7 +202,7 @@ def _check_label(config: TrainConfig, index: RecordIndex) -> None:
     if label not in index.classes:
         choices = ", ".join(sorted(index.classes))
         where = f"{config.records.root}/{records_folder(config.dataset, config.records)}"
-        raise ConfigError(f"dataset.label={label!r}: the records in {where} have {choices}.")
+        raise ConfigError(f"dataset.label={label!r}: the records in {where} have the labels {choices}.")
 
 
 def class_counts(records: RecordSet, label: str) -> NDArray[np.int64]:
@@ -315,8 +315,8 @@ def validation_loader(
     )
     if not records.index.num_samples:
         raise ConfigError(
-            f"the {split} split of {records.index.dataset} holds no image, and they are to be looked at. "
-            f"Hold some out (dataset.tune_fraction={config.dataset.tune_fraction:g}), or add images."
+            f"the {split} split of {records.index.dataset} has no images to evaluate. Hold some out "
+            f"(dataset.tune_fraction={config.dataset.tune_fraction:g}), or add images."
         )
     return RecordLoader(
         records,
@@ -375,10 +375,15 @@ def _record_files(config: TrainConfig, records: RecordSet) -> list[Path]:
 
 def _drop(files: list[Path], root: str) -> None:
     if not files:
-        log.warning("storage.cold_cache=true: nothing was dropped, records.root=%s is no local folder", root)
+        log.warning(
+            "storage.cold_cache=true: nothing was dropped, because records.root=%s is not a local folder",
+            root,
+        )
         return
     kept = drop(files)
     log.info("storage.cold_cache=true: %d of %d record files dropped", len(files) - len(kept), len(files))
     if kept:
         path, reason = next(iter(kept.items()))
-        log.warning("storage.cold_cache=true: %d files could not be; %s: %s", len(kept), path, reason)
+        log.warning(
+            "storage.cold_cache=true: %d files could not be dropped, such as %s: %s", len(kept), path, reason
+        )

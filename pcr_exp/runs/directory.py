@@ -151,7 +151,11 @@ def claim(config: TrainConfig, images: str) -> Iterator[RunDirectory]:
                 raise
         _check_config(directory, config, images)
         if taken and (others := _other_settings(directory, settings)):
-            log.info("%s has other settings of speed (%s): a run of its own", shared, ", ".join(others))
+            log.info(
+                "%s has other settings that affect speed (%s), so this becomes a separate run",
+                shared,
+                ", ".join(others),
+            )
             stack.close()
             directory = stack.enter_context(_hold(_own_path(shared, settings)))
             _check_config(directory, config, images)
@@ -218,8 +222,8 @@ def _check_config(directory: RunDirectory, config: TrainConfig, images: str) -> 
         different = ["its groups"]
     if different:
         raise RunError(
-            f"{directory.config_path} is of another configuration: {', '.join(different)} differ. "
-            "It was edited or made by another version: move the run directory away."
+            f"{directory.config_path} belongs to another configuration: {', '.join(different)} differ. It "
+            "was edited or made by another version: move the run directory away."
         )
 
 

@@ -161,9 +161,9 @@ def describe_records(manifest: Manifest, train: RecordIndex, tune: RecordIndex, 
         began_with = getattr(manifest, f"{split}_fingerprint")
         if began_with not in (None, index.fingerprint):
             raise RunError(
-                f"{manifest.run_id} began with {split} records of fingerprint {began_with}, now it is "
-                f"{index.fingerprint}: they were made again, in another order or layout. Restore them, or "
-                "delete the run directory to start the run again."
+                f"{manifest.run_id} began with {split} records of fingerprint {began_with}, but it is "
+                f"{index.fingerprint} now: the records were made again, in another order or layout. Restore "
+                "them, or delete the run directory to start the run again."
             )
         setattr(manifest, f"{split}_fingerprint", index.fingerprint)
     stored = sorted((split, index.fingerprint) for split, index in indexes.items())

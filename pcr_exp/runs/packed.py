@@ -137,8 +137,8 @@ def _together(one: Mapping[str, _Raw], other: Mapping[str, _Raw], where: Path) -
     for run_id in one.keys() & other.keys():
         if one[run_id] != other[run_id]:
             raise RunError(
-                f"{where} has another {run_id} packed already, so this one is not added. Pack runs without "
-                "it, or, to replace the set, all of its runs into a new folder."
+                f"{where} already contains a different {run_id}, so this one is not added. Pack the runs "
+                "without it, or, to replace the set, pack all of its runs into a new folder."
             )
     return {**one, **other}
 
@@ -168,7 +168,7 @@ def _read_raw(folder: Path) -> dict[str, _Raw]:
         text = gzip.decompress(rows_path.read_bytes()).decode()
     except (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError, AttributeError) as error:
         raise RunError(
-            f"{folder} is no packed set of runs: {type(error).__name__}: {error}. Wanted {RUNS_FILE} and "
+            f"{folder} is not a packed set of runs: {type(error).__name__}: {error}. Wanted {RUNS_FILE} and "
             f"{ROWS_FILE}; fetch both again."
         ) from error
     manifests = {
@@ -263,14 +263,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "runs_root", type=Path, help="folder of run directories, or of a packed set; nothing in it is changed"
     )
-    parser.add_argument("out", type=Path, help=f"folder that {RUNS_FILE} and {ROWS_FILE} go to")
+    parser.add_argument("out", type=Path, help=f"folder for {RUNS_FILE} and {ROWS_FILE}")
     parser.add_argument("--add", action="store_true", help="keep the runs that are packed in OUT already")
     parser.add_argument(
         "--rename",
         metavar="OLD=NEW",
         action="append",
         default=[],
-        help="write NEW for OLD, such as a folder of this machine; may be given again",
+        help="replace OLD, such as a folder of this machine, by NEW; can be repeated",
     )
     given = parser.parse_args(arguments)
     unclear = [one for one in given.rename if not one.partition("=")[0] or "=" not in one]

@@ -202,7 +202,10 @@ def predictions_below(runs_root: Path) -> dict[str, Predictions]:
     for path in sorted(runs_root.glob(f"*/{PREDICTIONS_FILE}")):
         of_one = list(_unpack(path.read_bytes(), str(path)).values())
         if len(of_one) != 1:
-            raise RunError(f"{path} holds no predictions of its run, but of {len(of_one)}. Restore it.")
+            raise RunError(
+                f"{path} holds predictions of {len(of_one)} runs; wanted those of its own run only. Restore "
+                "it."
+            )
         found[path.parent.name] = of_one[0]
     return found
 

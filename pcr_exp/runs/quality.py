@@ -181,4 +181,4 @@ def _write(path: Path, quality: GroupQuality) -> None:
         make_folder(path.parent)
         write_atomic(path, [json.dumps(asdict(quality), indent=2).encode() + b"\n"])
     except (OSError, StorageError) as error:
-        log.info("%s is not kept, and measured again by the next run: %s", path, error)
+        log.info("%s cannot be saved, so the next run measures it again: %s", path, error)

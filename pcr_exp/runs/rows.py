@@ -142,7 +142,7 @@ class RowFile:
         complete = [line for line in lines if line.endswith(b"\n")]
         if len(complete) < num_rows:
             raise RunError(
-                f"{path} has {len(complete)} rows, but the checkpoint beside it was made after {num_rows}. "
+                f"{path} has {len(complete)} rows, but the run's checkpoint was made after {num_rows}. "
                 "Delete the run directory to start the run again."
             )
         if len(lines) != num_rows:

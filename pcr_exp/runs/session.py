@@ -65,8 +65,8 @@ def check_precision(config: TrainConfig, trainer: Trainer) -> None:
     if trainer.scaler.is_enabled() and (gradients.name != "none" or gradients.mode == "server"):
         raise ConfigError(
             f"training.amp=true with gradients={gradients.name} (mode {gradients.mode}): this GPU has no "
-            "bfloat16, so losses are scaled by factors that change, and what a codec left out of one step "
-            "would have the wrong scale in the next. Use training.amp=false."
+            "bfloat16, so the loss scale changes between steps, and values that a codec carries over from "
+            "one step would have the wrong scale in the next. Use training.amp=false."
         )
 
 
@@ -76,7 +76,7 @@ def check_bounds(config: TrainConfig) -> None:
     if follows and config.world_size > 1 and config.gradients.mode == "server":
         raise ConfigError(
             f"activations={config.activations.name} with gradients.mode=server: it follows the optimizer's "
-            "momentum, and only the first process has an optimizer that moves. Use gradients.mode=ddp, or "
+            "momentum, but only the first process updates an optimizer. Use gradients.mode=ddp, or "
             "activations=error_bounded activations.bounds=fixed."
         )
 

@@ -70,21 +70,21 @@ def _in_files(config: StudyConfig) -> dict[str, str | None]:
 
 def _in_use(folder: Path, holder: str) -> RunError:
     return RunError(
-        f"{folder} is in use by {holder}, which measures the same or was given the same out=. Wait for it to "
-        "end, or give another out=."
+        f"{folder} is in use by {holder}, which makes the same measurement or has the same out=. Wait for it "
+        "to end, or give another out=."
     )
 
 
 def _require_own(folder: Path, identity: Mapping[str, Any]) -> None:
     if not any((folder / name).exists() for name in _RESULTS):
         return  # there are no results to lose
-    remedy = "Leave out= away (then each study has a folder of its own), give another, or move this one away."
+    remedy = (
+        "Omit out= (then each study has a folder of its own), give another out=, or move this folder away."
+    )
     try:
         found = json.loads((folder / IDENTITY_FILE).read_text())
     except FileNotFoundError:
-        raise RunError(
-            f"{folder} has results that do not say what they are of (no {IDENTITY_FILE}). {remedy}"
-        ) from None
+        raise RunError(f"{folder} has results of an unknown study (no {IDENTITY_FILE}). {remedy}") from None
     except ValueError as error:
         raise RunError(f"{folder / IDENTITY_FILE} is damaged: {error}. {remedy}") from error
     if found != identity:

@@ -102,13 +102,16 @@ class WandbTracker(Tracker):
         try:
             self._run = self._start(config, config.mode, run_id, folder, run_config)
         except (wandb.errors.CommError, TimeoutError) as error:
-            log.warning("W&B cannot be reached (%s): this run is kept offline, for `wandb sync`", error)
+            log.warning(
+                "W&B cannot be reached (%s): this run is logged offline; upload it later with `wandb sync`",
+                error,
+            )
             wandb.teardown()  # its process still holds the run's id
             self._run = self._start(config, "offline", run_id, folder, run_config)
         except wandb.errors.Error as error:
             raise ConfigError(
-                f"tracking.mode={config.mode!r}: wandb did not start ({error}). "
-                "Say `wandb login` first, or use tracking=wandb, which needs neither account nor network."
+                f"tracking.mode={config.mode!r}: wandb did not start ({error}). Run `wandb login` first, or "
+                "use tracking=wandb, which needs neither account nor network."
             ) from error
         for kind, step_metric in STEP_METRICS.items():
             self._run.define_metric(f"{kind}/*", step_metric=step_metric)
@@ -142,7 +145,9 @@ class WandbTracker(Tracker):
             tell()
         except Exception as error:  # whatever it is, the run goes on without W&B
             self._failed = True
-            log.warning("W&B failed (%s: %s): it is told no more of this run", type(error).__name__, error)
+            log.warning(
+                "W&B failed (%s: %s): it receives no more data of this run", type(error).__name__, error
+            )
 
     def log(self, row: Mapping[str, Any]) -> None:
         """Log each column as `<kind>/<column>`, with `step` and `time_s`."""

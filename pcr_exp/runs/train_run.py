@@ -115,7 +115,7 @@ def run_training(
         with log_to(directory.log_path), handled_signals() as stop:
             log.info("%s run %s on %s", "new" if status == "new" else f"continuing {status}", name, device)
             if directory.dead_holder is not None:
-                log.warning("%s died holding this run; taking over", directory.dead_holder)
+                log.warning("%s died while holding this run; taking it over", directory.dead_holder)
             manifest = new_manifest(config, device, directory.manifest(), name=name, images=images)
             with _recorded(directory, manifest, stop), named_process_death(processes):
                 set_up_torch(config, device, processes)
@@ -136,8 +136,8 @@ def _own_machine(config: TrainConfig, directory: RunDirectory) -> Iterator[None]
 
     def waits_for(holder: str) -> None:
         log.warning(
-            "training.exclusive=true: waiting for %s, which has this machine to itself. "
-            "training.exclusive=false does not wait.",
+            "training.exclusive=true: waiting for %s, which has exclusive use of this machine. Set "
+            "training.exclusive=false to start without waiting.",
             holder,
         )
 
@@ -191,7 +191,7 @@ def _train(
         begin_at(manifest, session.progress.step)
         write_manifest(directory.manifest_path, manifest)
         held_mib = session.loader.max_held_bytes() / MIB
-        log.info("memory: up to %.3g MiB of record prefixes, in use and ahead", held_mib)
+        log.info("memory: up to %.3g MiB of record prefixes, including read-ahead", held_mib)
 
         def checkpoint() -> None:
             rows.sync()
@@ -235,8 +235,8 @@ def _warn_of_guessing(manifest: Manifest) -> None:
     guessed = headline.guessed(manifest.majority_share, manifest.num_classes)
     if guessed is not None and target <= guessed:
         log.warning(
-            "dataset.targets.%s=%g: a model that has learned nothing reaches a %s of %.1f%% (always saying "
-            "the most frequent class, or guessing), so tables show no time to it; wanted a target above that",
+            "dataset.targets.%s=%g: an untrained model reaches a %s of %.1f%% (by always predicting the most "
+            "frequent class, or by guessing), so tables show no time to this target; wanted a higher one",
             *(headline.name, target, headline.words, 100 * guessed),
         )
 
@@ -247,7 +247,7 @@ def _restore(session: Session, directory: RunDirectory) -> int:
         return 0
     state = load_checkpoint(directory.checkpoint_path)
     session.load_state_dict(share_of_state(saved_states(state), 0, session.processes.world_size))
-    log.info("from the checkpoint after step %d", session.progress.step)
+    log.info("continuing from the checkpoint after step %d", session.progress.step)
     return state["num_rows"]
 
 
@@ -294,7 +294,7 @@ def _recorded(directory: RunDirectory, manifest: Manifest, stop: StopRequest) ->
         interrupted = stop.requested or isinstance(error, KeyboardInterrupt)
         if interrupted:
             end(manifest, "interrupted")
-            log.warning("interrupted; the same command continues it")
+            log.warning("interrupted; run the same command again to continue")
         else:
             end(manifest, "failed", f"{type(error).__name__}: {error}")
             log.error("failed: %s", manifest.error, exc_info=error)

@@ -116,7 +116,7 @@ class Bucket:
         try:
             self._descriptor = open_own(self.path, create=create)
         except OSError as error:
-            raise StorageError(f"no throttle can be opened at {self.path}: {error.strerror}.") from error
+            raise StorageError(f"cannot open a throttle at {self.path}: {error.strerror}.") from error
         if create and os.fstat(self._descriptor).st_size == 0:
             # Zeros. Two simultaneous creators do the same, and the lock decides who writes the limits.
             os.truncate(self._descriptor, _NUM_BYTES)
@@ -181,7 +181,7 @@ def open_own(path: Path, *, create: bool) -> int:
     status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
         os.close(descriptor)
-        raise OSError(errno.EPERM, "it is another user's, or no regular file", str(path))
+        raise OSError(errno.EPERM, "it belongs to another user, or is not a regular file", str(path))
     return descriptor
 
 

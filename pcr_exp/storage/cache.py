@@ -132,7 +132,7 @@ class DiskCache:
             return b""
         prefix = stored[_CHECKSUM_BYTES:]
         if stored[:_CHECKSUM_BYTES] != xxhash.xxh3_64_digest(prefix):
-            log.warning("%s is damaged, and is read anew from storage", self._file(path))
+            log.warning("%s is damaged, so its bytes are read from storage again", self._file(path))
             return b""
         return prefix
 
@@ -142,7 +142,7 @@ class DiskCache:
             with self._threads, self._lock:
                 self._put(self._file(path), prefix)
         except OSError as error:
-            log.warning("the cache in %s keeps nothing more: %s", self._folder, error)
+            log.warning("the cache in %s cannot store more: %s", self._folder, error)
 
     def forget(self, path: str) -> bool:
         """See `PrefixCache.forget`."""
@@ -155,7 +155,7 @@ class DiskCache:
                 file.unlink()
                 self._write_used(self.num_bytes - num_bytes)
         except OSError as error:
-            log.warning("the cache in %s cannot forget %s: %s", self._folder, path, error)
+            log.warning("the cache in %s cannot remove %s: %s", self._folder, path, error)
             return False
         return True
 
@@ -228,8 +228,8 @@ def _cache_folder(named: Path) -> Path:
         tag = folder / CACHE_TAG
         if not tag.is_file() or read_regular(tag) != _TAG:
             raise StorageError(
-                f"{folder} is there already and is no cache of this program's (it has no {CACHE_TAG} that "
-                "says so): it stays as it is. Move it away, or name another folder as storage.cache."
+                f"{folder} exists already and is no cache of pcr-exp (it has no {CACHE_TAG} that says so). "
+                "It is left unchanged. Move it away, or name another folder as storage.cache."
             )
     except OSError as error:
         raise explain_os_error(error, Path(error.filename or folder)) from error

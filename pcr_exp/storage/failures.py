@@ -17,12 +17,12 @@ from pcr_exp.errors import MissingFileError, RefusedError, StorageError
 
 _CHECK = "Check the address"
 _MAX_SHOWN = 300
-_PHRASES = {401: "401 Unauthorized: it wants credentials", 403: "403 Forbidden"}
+_PHRASES = {401: "401 Unauthorized: it needs credentials", 403: "403 Forbidden"}
 
 
 def often(num_attempts: int, elapsed_s: float, asked_s: float | None) -> str:
     """Describe how often a request was made, and how long the server asks to wait."""
-    asked = f" The server asks to come back in {asked_s:.0f} s." if asked_s else ""
+    asked = f" The server asks to wait {asked_s:.0f} s." if asked_s else ""
     return f" It was tried {num_attempts} times in {elapsed_s:.1f} s.{asked}"
 
 
@@ -35,7 +35,7 @@ def refused(where: str, status: int | None) -> RefusedError:
     """Error for a file that the server does not let us read."""
     what = _PHRASES.get(status, str(status)) if status is not None else "access denied"
     return RefusedError(
-        f"{where}: the server refuses it ({what}). {_CHECK}, and the credentials. "
+        f"{where}: the server refuses access ({what}). {_CHECK}, and the credentials. "
         f"{how_to_give_credentials(where)}"
     )
 
@@ -43,21 +43,21 @@ def refused(where: str, status: int | None) -> RefusedError:
 def no_credentials(where: str) -> StorageError:
     """Error if the client found no credentials, and the machine's cloud gave none."""
     return StorageError(
-        f"{where} cannot be read: there are no credentials, neither in the environment nor from a cloud that "
-        f"this machine is part of. {how_to_give_credentials(where)}"
+        f"{where} cannot be read: no credentials were found, neither in the environment nor from a cloud "
+        f"that this machine is part of. {how_to_give_credentials(where)}"
     )
 
 
 def unknown_name(where: str) -> StorageError:
     """Error for a server name that DNS does not know."""
-    return StorageError(f"{where} cannot be read: nobody knows a server of this name (DNS). {_CHECK}.")
+    return StorageError(f"{where} cannot be read: its server name does not resolve (DNS). {_CHECK}.")
 
 
 def nobody_listens(where: str, often: str = "") -> StorageError:
     """Error for a closed port of a reachable machine."""
     return StorageError(
-        f"{where} cannot be read: nobody listens there (connection refused).{often} {_CHECK}, and whether "
-        "the server runs."
+        f"{where} cannot be read: nothing listens there (connection refused).{often} {_CHECK}, and "
+        "whether the server is running."
     )
 
 
@@ -69,7 +69,7 @@ def silent(where: str, often: str = "") -> StorageError:
 def sent_around(where: str) -> StorageError:
     """Error for endless redirects."""
     return StorageError(
-        f"{where} cannot be read: the server redirects more than ten times, perhaps in a circle. Open the "
+        f"{where} cannot be read: the server redirects more than ten times, perhaps in a loop. Open the "
         f"address in a browser. {_CHECK}."
     )
 
@@ -85,38 +85,39 @@ def no_ranges(where: str) -> StorageError:
 def other_range(where: str) -> StorageError:
     """Error for a range other than the requested one."""
     return StorageError(
-        f"{where}: the server answers with other bytes than it was asked for (its Content-Range is another). "
-        "Look at what lies between: a proxy or a cache that mixes ranges."
+        f"{where}: the server sent a different range from the one requested (see its Content-Range). "
+        "Check for a proxy or a cache in between that mixes up ranges."
     )
 
 
 def too_long(where: str, length: int) -> StorageError:
     """Error for an answer longer than requested, whose rest was not read."""
     return StorageError(
-        f"{where}: the server sends more than the {length} bytes that it was asked for, and was not read on. "
-        "It does not answer range requests as HTTP wants it: records need another (nginx, S3, ...)."
+        f"{where}: the server sends more than the {length} requested bytes, so reading stopped. "
+        "It does not answer range requests as HTTP requires. Use another server (nginx, S3, ...)."
     )
 
 
 def no_length(where: str) -> StorageError:
     """Error for a missing size of the file or the answer."""
-    return StorageError(f"{where}: the server does not tell its size (no Content-Length).")
+    return StorageError(f"{where}: the server does not state its size (no Content-Length).")
 
 
 def encoded(where: str, encoding: str) -> StorageError:
     """Error for a compressed body, which was not requested."""
     return StorageError(
-        f"{where}: the server sends it compressed (Content-Encoding: {encoding[:40]}), which was not asked "
-        "for: ranges of it would be of other bytes. Let it send files of records as they are."
+        f"{where}: the server sends it compressed (Content-Encoding: {encoding[:40]}), which was not "
+        "requested. Ranges of compressed data hold other bytes. Configure the server to send record files "
+        "uncompressed."
     )
 
 
 def web_page(where: str, sent_on: str = "") -> StorageError:
     """Error for HTML in place of a record; `sent_on` is the address that a redirect led to."""
-    redirected = f" (it was sent on to {sent_on})" if sent_on else ""
+    redirected = f" (after a redirect to {sent_on})" if sent_on else ""
     return StorageError(
-        f"{where}: the server answers with a web page and no record{redirected}: a login page, or one that "
-        f"says what is wrong. Open the address in a browser. {_CHECK}."
+        f"{where}: the server answers with a web page instead of a record{redirected}. It may be a login "
+        f"page or describe an error. Open the address in a browser. {_CHECK}."
     )
 
 
@@ -156,7 +157,7 @@ class SeenTags:
         if first != tag:
             raise StorageError(
                 f"{where} was replaced while it was in use: its ETag is {tag}, at its first read "
-                f"it was {first}. Records must not change under a run: go on when nobody writes there."
+                f"it was {first}. Records must not change during a run: resume once nobody writes there."
             )
 
     def forget(self, where: str) -> None:

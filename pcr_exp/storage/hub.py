@@ -72,7 +72,7 @@ class HubStorage(WritableStorage):
         except ImportError as error:
             raise StorageError(
                 f"{url} needs a client that is not installed: {error}. "
-                "`pip install 'pcr-exp[hub]'` brings it."
+                "`pip install 'pcr-exp[hub]'` installs it."
             ) from error
         kind, self._repo, revision, folder = found.groups()
         self._is_bucket = kind == "buckets"
@@ -118,17 +118,10 @@ class HubStorage(WritableStorage):
 
     def write(self, path: str, data: bytes, *, replaces: bytes | None = None) -> bool:
         """Write as `WritableStorage.write` does, but the file may not be there until `flush`."""
-        if self._pending.get(self._folder + path, b"") is None:  # its removal is pending
-            self._gather(path, data)
+        found = self._contents(path)
+        if found == data:
             return True
-        there = self.size_or_none(path)
-        if there is not None:
-            found = self.read(path, 0, max(there, 1))
-            if found == data:
-                return True
-            if replaces is None or found != replaces:
-                return False
-        elif replaces is not None:
+        if found != replaces:
             return False
         self._gather(path, data)
         return True
@@ -137,9 +130,12 @@ class HubStorage(WritableStorage):
         """Remove a file if it exists, with `flush` at the latest."""
         if self.size_or_none(path) is not None:
             self._gather(path, None)
+        else:  # it was only collected; the Hub refuses to delete what it does not have
+            with self._lock:
+                self._pending.pop(self._folder + path, None)
 
     def flush(self) -> None:
-        """Commit the collected files. Raises StorageError if the Hub refuses."""
+        """Commit the collected files. Raises StorageError if the Hub refuses; they stay collected then."""
         with self._committing:  # of two concurrent commits, one would be refused
             with self._lock:
                 pending, self._pending = self._pending, {}
@@ -147,7 +143,20 @@ class HubStorage(WritableStorage):
                 return
             for path in pending:
                 self._forget(path.removeprefix(self._folder))
-            self._ask(lambda: self._commit(pending), next(iter(pending)).removeprefix(self._folder))
+            try:
+                self._ask(lambda: self._commit(pending), next(iter(pending)).removeprefix(self._folder))
+            except BaseException:
+                with self._lock:
+                    self._pending = pending | self._pending
+                raise
+
+    def _contents(self, path: str) -> bytes | None:
+        """Return a file as it will be after `flush`; None if there is none."""
+        with self._lock:
+            if self._folder + path in self._pending:
+                return self._pending[self._folder + path]
+        there = self.size_or_none(path)
+        return None if there is None else self.read(path, 0, max(there, 1))
 
     def _gather(self, path: str, data: bytes | None) -> None:
         with self._lock:
@@ -275,8 +284,8 @@ class HubStorage(WritableStorage):
         if code in ("RepoNotFound", "GatedRepo"):
             kind = "bucket" if self._is_bucket else "dataset"
             return RefusedError(
-                f"{where}: there is no {kind} {self._repo} on the Hub, or it is private or gated. Make it "
-                f"with `hf` before records are sent there. {how_to_give_credentials(where)}"
+                f"{where}: there is no {kind} {self._repo} on the Hub, or it is private or gated. Create "
+                f"it with `hf` before uploading records to it. {how_to_give_credentials(where)}"
             )
         if status == 404:
             return failures.missing(where)
@@ -298,7 +307,7 @@ def _total(headers: Mapping[str, str]) -> int:
     found = re.fullmatch(r"bytes .*/(\d+)", headers.get("Content-Range", ""))
     if found is None:
         said = headers.get("Content-Range")
-        raise ConnectionError(f"the answer does not tell a size (Content-Range: {said})")
+        raise ConnectionError(f"the answer does not state a size (Content-Range: {said})")
     return int(found[1])
 
 

@@ -61,7 +61,7 @@ class ObjectStorage(WritableStorage):
         except ImportError as error:
             raise StorageError(
                 f"{url} needs a client that is not installed: {error}. "
-                "`pip install 'pcr-exp[remote]'` brings it."
+                "`pip install 'pcr-exp[remote]'` installs it."
             ) from error
         settings = dict(options or {})
         endpoint = str(settings.get("endpoint") or os.environ.get("AWS_ENDPOINT_URL") or "")
@@ -209,7 +209,7 @@ class ObjectStorage(WritableStorage):
         if not usable():
             raise StorageError(
                 f"{self.url}: this process was forked from one that reads from an object store, whose client "
-                "does not survive that. Start worker processes with multiprocessing_context='forkserver'."
+                "does not survive a fork. Start worker processes with multiprocessing_context='forkserver'."
             )
         _client_process = os.getpid()
         where = f"{self.url}/{path}"

@@ -91,7 +91,8 @@ def open_remote(
     known = url.startswith(SCHEMES)
     if client == "obstore" and not known:
         raise StorageError(
-            f"{url}: records.storage_client=obstore knows {', '.join(SCHEMES)}. Set it to auto or fsspec."
+            f"{url}: records.storage_client=obstore supports only {', '.join(SCHEMES)}. Set it "
+            "to auto or fsspec."
         )
     if client == "obstore" or (client == "auto" and known and _has_obstore() and usable()):
         return ObjectStorage(url, options)

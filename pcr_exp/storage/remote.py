@@ -61,7 +61,7 @@ class FsspecStorage(Storage):
         except ImportError as error:
             raise StorageError(
                 f"{url} needs a driver that is not installed: {error}. "
-                "`pip install 'pcr-exp[remote]'` brings those of http://, s3:// and gs://."
+                "`pip install 'pcr-exp[remote]'` installs those for http://, s3:// and gs://."
             ) from error
         # Some drivers connect immediately, and each raises errors of its own.
         except Exception as error:

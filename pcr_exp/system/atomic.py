@@ -75,7 +75,7 @@ def explain_os_error(error: OSError, path: Path) -> StorageError:
             f"the disk mounted at {_mount_point(path)} is full ({error.strerror}) while writing {path}. "
             "Free some space and run the same command again: it continues where it stopped."
         )
-    return StorageError(f"{path} cannot be written: {error.strerror}. Check the disk and your rights to it.")
+    return StorageError(f"{path} cannot be written: {error.strerror}. Check the disk and your permissions.")
 
 
 def _mount_point(path: Path) -> Path:

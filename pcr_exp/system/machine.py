@@ -250,7 +250,7 @@ def _drop(path: Path) -> str | None:
         os.close(descriptor)
     share = resident_share(path)
     if share is None:
-        return "the kernel tells its state only to the file's owner"
+        return "the kernel reports its cache state only to the file's owner"
     return f"{share:.0%} of it stays in memory (in use, or on a file system in memory)" if share else None
 
 

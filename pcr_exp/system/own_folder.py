@@ -59,17 +59,17 @@ def require_own(path: Path) -> None:
     """
     status = path.lstat()
     if not stat.S_ISDIR(status.st_mode):
-        kind = "a symbolic link" if stat.S_ISLNK(status.st_mode) else "no folder"
-        raise StorageError(f"{path} is {kind}: it is left alone. Remove it, if it is yours.")
+        kind = "a symbolic link" if stat.S_ISLNK(status.st_mode) else "not a folder"
+        raise StorageError(f"{path} is {kind}, so it is not used. Remove it if it is yours.")
     if status.st_uid != os.geteuid():
         raise StorageError(
-            f"{path} belongs to another user (uid {status.st_uid}), who could change what lies there: it is "
-            "left alone. Let them remove it, or use another place."
+            f"{path} belongs to another user (uid {status.st_uid}), who could change its contents, so it is "
+            "not used. Ask them to remove it, or use another folder."
         )
     if status.st_mode & _OTHERS_WRITE:
         raise StorageError(
-            f"{path} can be written to by other users: what lies there may be theirs. Look at it, then "
-            f"`chmod go-w {path}`, or remove it."
+            f"{path} is writable by other users, so its contents may be theirs. Check them, then run `chmod "
+            f"go-w {path}`, or remove the folder."
         )
 
 
@@ -88,6 +88,6 @@ def require_safe_parent(path: Path) -> None:
     )
     if is_theirs and not status.st_mode & stat.S_ISVTX:
         raise StorageError(
-            f"{path} can be written to by other users, who could put files of theirs in place of ours. Use "
-            f"a folder of your own, such as {path}/{os.environ.get('USER', 'mine')}, or `chmod go-w {path}`."
+            f"{path} is writable by other users, who could replace our files with theirs. Use a folder of "
+            f"your own, such as {path}/{os.environ.get('USER', 'mine')}, or run `chmod go-w {path}`."
         )

@@ -31,6 +31,6 @@ def connect_to_ray(address: str | None, key: str) -> Any:
         except (ConnectionError, ValueError, RuntimeError) as error:
             raise ConfigError(
                 f"{key}={address}: no Ray cluster answers there ({error}). Start one with `ray start "
-                f"--head`, or use {key}=null, which starts one of this machine."
+                f"--head`, or use {key}=null, which starts one on this machine."
             ) from error
     return ray

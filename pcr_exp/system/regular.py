@@ -33,7 +33,7 @@ def require_regular(status: os.stat_result, path: str | Path) -> None:
     if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     kind = "a FIFO" if stat.S_ISFIFO(status.st_mode) else "a device or a socket"
-    raise OSError(errno.EINVAL, f"it is {kind} and no regular file", str(path))
+    raise OSError(errno.EINVAL, f"it is {kind}, not a regular file", str(path))
 
 
 def open_regular_file(path: Path) -> BinaryIO:

@@ -154,8 +154,8 @@ def with_declared(declared: Sequence[Column]) -> tuple[Column, ...]:
     for column in declared:
         if column.name in taken:
             raise ConfigError(
-                f"the scan policy declares the column {column.name!r}, and rows have one of that name "
-                "already. Give it another name."
+                f"the scan policy declares the column {column.name!r}, but rows already have a column of "
+                "that name. Give it another name."
             )
         taken.add(column.name)
     table = [replace(c, words=(*c.words, *words)) if c.name == "measure" else c for c in COLUMNS]

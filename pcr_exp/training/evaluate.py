@@ -78,7 +78,7 @@ def per_image(shares: Sequence[Evaluated]) -> dict[str, NDArray[Any]] | None:
     if not all(tally.values.keys() >= set(PER_IMAGE) for tally in tallies):
         return None
     if any(share.num_replaced for share in shares):
-        log.warning("predictions of this evaluation are not kept: damaged images were replaced by others")
+        log.warning("predictions of this evaluation are not saved: damaged images were replaced by others")
         return None
     names = [*PER_IMAGE, *(name for name in (PROBABILITIES,) if name in tallies[0].values)]
     return {name: np.concatenate([tally.values[name] for tally in tallies]) for name in names}

@@ -123,7 +123,8 @@ def open_model(config: ModelConfig, num_classes: int) -> nn.Module:
     """
     if config.weights is not None and not config.pretrained:
         raise ConfigError(
-            f"model.weights={config.weights!r} but model.pretrained=false: set the latter to true to load it."
+            f"model.weights={config.weights!r} but model.pretrained=false: set model.pretrained=true to load "
+            "the weights."
         )
     model: nn.Module = build("model", config, num_classes)
     return model
@@ -183,7 +184,8 @@ def _unknown(
 ) -> ConfigError:
     near = difflib.get_close_matches(name, names, n=5, cutoff=0.5) or near_nothing
     return ConfigError(
-        f"model.name={name!r}: not a {kind}. Near it: {', '.join(near)}. All: {library}.list_models()."
+        f"model.name={name!r}: not a {kind}. Similar names: {', '.join(near)}. All names: "
+        f"{library}.list_models()."
     )
 
 
@@ -286,9 +288,9 @@ def check_model(
             except (RuntimeError, ValueError, AssertionError) as error:
                 key = "image_size, training.input_sizes" if training else "eval_image_size"
                 raise ConfigError(
-                    f"model.name={name!r} cannot take a batch of {counted(num_images, 'image')}"
-                    f" of {size_px} x {size_px} px ({error}). Change training.{key} or"
-                    " training.batch_size; the last batch of an epoch holds what is left."
+                    f"model.name={name!r} cannot take a batch of {counted(num_images, 'image')} of {size_px} "
+                    f"x {size_px} px ({error}). Change training.{key} or training.batch_size; the last batch "
+                    "of an epoch may be smaller than the others."
                 ) from error
     model.train(was_training)
     _taken.add(case)

@@ -221,8 +221,8 @@ class TwoClasses(Classification):
     def __post_init__(self) -> None:
         if len(self.classes) not in (0, 2):
             raise ConfigError(
-                f"task=auc: the label that is trained on has {len(self.classes)} classes; wanted a label of "
-                "two, as dataset.label. For more classes use task=balanced or task=classification."
+                f"task=auc: the training label has {len(self.classes)} classes; wanted a label with two "
+                "(dataset.label). For more classes use task=balanced or task=classification."
             )
 
     def tally(self, outputs: Tensor, target: Tensor) -> Tally:
@@ -255,9 +255,9 @@ def area_under_roc(scores: NDArray[Any], positive: NDArray[np.bool_]) -> float:
     num_negative = len(positive) - num_positive
     if num_positive == 0 or num_negative == 0:
         raise RunError(
-            f"AUC of {num_positive} images of the second class and {num_negative} of the first: wanted some "
-            "of both among the evaluated images. Evaluate more (dataset.max_val_images; to tune by: "
-            "dataset.max_tune_images), or use another task."
+            f"AUC is undefined for {num_positive} images of the second class and {num_negative} of the "
+            "first: wanted some of both among the evaluated images. Evaluate more (dataset.max_val_images; "
+            "for tuning: dataset.max_tune_images), or use another task."
         )
     from scipy.stats import rankdata  # takes a second to import
 
@@ -312,7 +312,7 @@ def target_of(config: TrainConfig) -> float:
     headline, targets = headline_of(config.task).name, config.dataset.targets
     if headline not in targets:
         raise ConfigError(
-            f"dataset.targets={dict(targets)}: task={config.task.name} is judged by {headline}; declare what "
-            f"it is to reach, before any run, such as +dataset.targets.{headline}=0.8."
+            f"dataset.targets={dict(targets)}: task={config.task.name} is evaluated by {headline}, which has "
+            f"no target. Declare one before any run, such as +dataset.targets.{headline}=0.8."
         )
     return float(targets[headline])

@@ -91,8 +91,8 @@ class MultiLabel:
         known = [value for value in found if not math.isnan(value)]
         if not known:
             raise RunError(
-                f"mean average precision of {len(there)} images none of which has a class. Evaluate more "
-                "(dataset.max_val_images; to tune by: dataset.max_tune_images), or use another task."
+                f"mean average precision is undefined: none of {len(there)} images has a class. Evaluate "
+                "more (dataset.max_val_images; for tuning: dataset.max_tune_images), or use another task."
             )
         by_class = {
             name: None if math.isnan(value) else value
@@ -161,7 +161,7 @@ class Regression:
         for name in self.classes:
             if number_of(name) is None:
                 raise ConfigError(
-                    f"task=regression: {printable(name)!r} is no number; wanted a label of numbers, as "
+                    f"task=regression: {printable(name)!r} is not a number; wanted a label of numbers, as "
                     "dataset=table makes them with dataset.columns.kind=number."
                 )
         numbers = np.array([float(name) for name in self.classes] or [0.0])
@@ -209,8 +209,9 @@ class Regression:
         spread = float(((wanted - wanted.mean()) ** 2).sum())
         if spread == 0:
             raise RunError(
-                f"R2 of {len(wanted)} images that have the same number: wanted different ones. Evaluate more "
-                "(dataset.max_val_images; to tune by: dataset.max_tune_images), or use another task."
+                f"R2 is undefined: all {len(wanted)} images have the same number; wanted different ones. "
+                "Evaluate more (dataset.max_val_images; for tuning: dataset.max_tune_images), or use another "
+                "task."
             )
         return {
             "val_loss": tally.totals["loss"] / tally.totals["num_images"],

@@ -50,7 +50,9 @@ def load_pretrained(model: nn.Module, name: str, weights: str | None) -> None:
     if any(key not in state or state[key].shape != wanted[key].shape for key in head_keys):
         for key in head_keys:
             state.pop(key, None)
-        log.info("%s: the head does not fit this label, it starts fresh (%s)", source, _some(head_keys))
+        log.info(
+            "%s: the head does not fit this label and is initialised at random (%s)", source, _some(head_keys)
+        )
     reshaped = [
         f"{key} {list(state[key].shape)}, wanted {list(wanted[key].shape)}"
         for key in state

@@ -1,4 +1,4 @@
-"""`pcr_exp.open`: images by index, as torch's data loaders and those built on them ask for them."""
+"""`pcr_exp.open` gives images by index, as needed by torch's data loaders and others built on them."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ def test_images_and_labels_are_those_of_the_records(split: Path) -> None:
 
 
 def test_one_image_takes_a_small_read_for_each_group(split: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dataset, "_MAX_GAP_BYTES", 0)  # the groups of these records lie next to each other
+    monkeypatch.setattr(dataset, "_MAX_GAP_BYTES", 0)  # else the adjacent groups are read at once
     train = pcr.open(split, scan="group_2", label="number")
-    train[16]  # what finds pieces is kept
+    train[16]  # caches the table that locates images
     storage = train.records.storage.inner
     before = storage.num_reads, storage.bytes_read
     train[20]
@@ -95,7 +95,7 @@ def test_it_is_pickled_without_what_is_open(split: Path) -> None:
 
 @pytest.mark.parametrize("num_workers", [0, 1])
 def test_schedules_and_mixtures_follow_set_epoch(split: Path, num_workers: int) -> None:
-    """Also in workers that live through epochs."""
+    """Schedules follow `set_epoch` in persistent workers, too."""
     by_group = {group: decoded(split, group) for group in (1, 5, 10)}
     train = pcr.open(split, scan=SCHEDULE, label="number", transform=v2.Compose([v2.CenterCrop(32)]))
     loader = DataLoader(train, batch_size=50, num_workers=num_workers, persistent_workers=num_workers > 0)
@@ -104,7 +104,7 @@ def test_schedules_and_mixtures_follow_set_epoch(split: Path, num_workers: int) 
         images = torch.cat([images for images, _ in loader])
         assert all(
             torch.equal(images[i], centre_of(by_group[group][i]))
-            for i in (0, 40, 99)  # as everywhere: 0 and 40 are grey
+            for i in (0, 40, 99)  # images 0 and 40 of this fixture are greyscale
         )
     mixed = pcr.open(split, scan=MIXTURE, label="number", seed=3)
     drawn = []
@@ -125,7 +125,7 @@ def centre_of(pixels: np.ndarray) -> torch.Tensor:
 
 def test_policies_that_follow_training_are_refused_by_index_with_the_reason(split: Path) -> None:
     train = pcr.open(split, scan="balanced", label="number")
-    with pytest.raises(ConfigError, match=r"since it follows training.*Use \.loader\(\.\.\.\)"):
+    with pytest.raises(ConfigError, match=r"because it follows training.*Use \.loader\(\.\.\.\)"):
         train[0]
 
 
@@ -156,7 +156,7 @@ def test_transforms_get_what_they_take(split: Path) -> None:
 def test_what_every_epoch_reads_alike_has_no_set_epoch(
     split: Path, scan: Any, seed: int | None, has_epochs: bool
 ) -> None:
-    """timm's script sets the dataset's epoch if it can, and else the sampler's."""
+    """Datasets that need no epoch lack `set_epoch`: timm's script then calls the sampler's."""
     train = pcr.open(split, scan=scan, label="number", seed=seed)
     assert hasattr(train, "set_epoch") == has_epochs
     if not has_epochs:
@@ -195,7 +195,7 @@ def test_labels_are_any_integers(split: Path) -> None:
         pcr.open(split, label="parity", labels={"even": 0})
     with pytest.raises(ConfigError, match=r"class 'even' has no number \(TypeError"):
         pcr.open(split, label="parity", labels={"even": "0", "odd": 1})
-    with pytest.raises(ConfigError, match=r"labels: classes have rows of several lengths"):
+    with pytest.raises(ConfigError, match=r"labels: classes have rows of different lengths"):
         pcr.open(split, label="parity", labels={"even": [0], "odd": [1, 2]})
     with pytest.raises(
         ConfigError, match=r"labels='one_hot': wanted a mapping, a function, multi_hot or None"
@@ -207,7 +207,7 @@ def test_labels_are_real_numbers_and_rows_of_several(split: Path) -> None:
     numbers = pcr.open(split, label="number", labels=lambda name: float(name) / 2)
     rows = pcr.open(split, label="parity", labels="multi_hot")
     assert [numbers[i][1].item() for i in (3, 4)] == [1.5, 2.0] and rows[3][1].tolist() == [0.0, 1.0]
-    rows[3][1].zero_()  # as a transform of labels in place would
+    rows[3][1].zero_()  # as an in-place transform of labels would
     assert rows[3][1].tolist() == [0.0, 1.0]
     for data in (numbers, rows):
         wanted = torch.tensor(data.targets[:10])

@@ -1,4 +1,4 @@
-"""Fields beside images: read, decoded, transformed and collated alike, whoever asks for them."""
+"""Fields are read, decoded, transformed and collated with their images, by index and by loader."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_an_image_and_its_mask_are_cropped_alike(made: Path) -> None:
     for images, target in found:
         assert list(target) == ["label", "mask", "boxes", "boxes_labels", "caption", "meta", "pose"]
         assert target["mask"].shape == (len(images), 48, 48) and target["mask"].dtype == torch.uint8
-        light = images[:, 0] > 125  # as it was drawn: light where the mask is 1
+        light = images[:, 0] > 125  # the fixture draws images light where the mask is 1
         assert (light == target["mask"].bool()).float().mean() > 0.97
         assert type(target["mask"]) is torch.Tensor
         for i, meta in enumerate(target["meta"]):
@@ -133,7 +133,7 @@ def test_no_byte_is_read_of_what_was_not_asked_for(made: Path, fields: list[str]
     loader = train.loader(batch_size=8, num_workers=0)
     num_bytes = sum(batch.record_bytes for batch in loader._loader.batches(0, 0, 1))
     assert num_bytes == wanted
-    assert train.records.storage.counts().bytes_read in (before, before + wanted)  # counted by some storages
+    assert train.records.storage.counts().bytes_read in (before, before + wanted)  # only some storages count
 
 
 def test_a_loader_holds_room_for_fields(made: Path) -> None:
@@ -144,9 +144,7 @@ def test_a_loader_holds_room_for_fields(made: Path) -> None:
 
 def test_own_crops_leave_masks_and_boxes_to_transforms(made: Path) -> None:
     for fields in (["mask"], ["caption", "boxes"]):
-        with pytest.raises(
-            ConfigError, match=r"the crops of image_size cut the image alone. Give pcr_exp.open\("
-        ):
+        with pytest.raises(ConfigError, match=r"image_size crops only the image. .* give pcr_exp.open\("):
             pcr.open(made, fields=fields).loader(batch_size=4, image_size=32)
     train = pcr.open(made, fields=["caption", "meta", "pose"])
     for num_workers in (0, 1):
@@ -161,10 +159,12 @@ def test_own_crops_leave_masks_and_boxes_to_transforms(made: Path) -> None:
     [old_transforms.CenterCrop(32), torch.nn.Sequential(v2.CenterCrop(32)), torch.nn.Sequential()],
 )
 def test_a_transform_of_images_alone_is_refused(made: Path, transform: Any) -> None:
-    with pytest.raises(ConfigError, match=r"takes an image alone; wanted, with fields, one of torchvision"):
+    with pytest.raises(
+        ConfigError, match=r"takes only an image; with fields, wanted a transform of torchvision"
+    ):
         pcr.open(made, fields=["mask"], transform=transform)
     opened = pcr.open(made, fields=["mask"])
-    with pytest.raises(ConfigError, match=r"takes an image alone"):
+    with pytest.raises(ConfigError, match=r"takes only an image"):
         opened.loader(batch_size=4, transform=transform)
 
 
@@ -182,16 +182,16 @@ def test_a_function_of_both_is_welcome_and_one_that_gives_less_is_told(made: Pat
         made, fields=["mask"], transform=lambda image, fields: (image[:32, :32], fields)
     ).loader(8, num_workers=0)
     with pytest.raises(
-        LoaderError, match=r"field mask: torch.uint8 \[.*\] and .* in one batch, which stacks"
+        LoaderError, match=r"field mask: a batch cannot stack torch.uint8 \[.*\] and .*\. End the transform"
     ):
         next(iter(loader))
-    with pytest.raises(LoaderError, match=r"image 1 of a batch has the fields b, its first image a"):
+    with pytest.raises(LoaderError, match=r"image 1 of a batch has the fields b, but its first image has a"):
         collate_fields([{"a": 1}, {"b": 1}], {})
 
 
 def test_fields_that_are_not_there_are_named(made: Path, tmp_path: Path) -> None:
     with pytest.raises(
-        ConfigError, match=r"the records of drawn/train have no field 'depth', but boxes, caption"
+        ConfigError, match=r"the records of drawn/train have no field 'depth'; they have boxes, caption"
     ):
         pcr.open(made, fields=["depth"])
     with pytest.raises(ConfigError, match=r"fields='mask': wanted a list of names: \['mask'\]"):
@@ -199,7 +199,7 @@ def test_fields_that_are_not_there_are_named(made: Path, tmp_path: Path) -> None
     shutil.copytree(made, tmp_path / "train")
     (tmp_path / "train/pcr/record-000003.fields").unlink()
     pcr.open(tmp_path / "train")
-    with pytest.raises(RecordError, match=r"record-000003\.fields does not exist, and the index beside it"):
+    with pytest.raises(RecordError, match=r"record-000003\.fields does not exist, but the index next to it"):
         pcr.open(tmp_path / "train", fields=["mask"])
 
 
@@ -225,7 +225,7 @@ def test_a_damaged_field_ends_a_loader_or_its_image_is_replaced(made: Path, tmp_
 
 
 def test_fields_come_whole_through_a_cache(made: Path) -> None:
-    """The second epoch reads the bytes of no image again, and all of them are what they were."""
+    """The second epoch reads no image bytes again, and all values equal those without a cache."""
     counting = CountingStorage(LocalStorage(made))
     cached = RecordSet(CachedStorage(counting, MemoryCache(2**24)), "pcr")
     found = []
@@ -282,7 +282,7 @@ def test_photographs_with_masks_are_prepared_and_opened_in_one_line(tmp_path: Pa
     found = pcr.open(tmp_path / "in/lesions.csv", prepare=tmp_path / "records", fields=["mask", "text"])
     image, target = found[0]
     assert target["mask"].shape == image.shape[:2] and target["text"] == f"caption {found.id(0)}"
-    with pytest.raises(ConfigError, match=r"records.fields=\['depth'\]: .* gives no field 'depth'"):
+    with pytest.raises(ConfigError, match=r"records.fields=\['depth'\]: .* has no field 'depth'"):
         pcr.open(tmp_path / "in/lesions.csv", prepare=tmp_path / "records", fields=["depth"])
 
 
@@ -294,12 +294,15 @@ def test_fields_of_another_record_are_noticed(tmp_path: Path, capsys: pytest.Cap
     other.write_bytes(first)
     loader = pcr.open(tmp_path / "train", fields=["pose"]).loader(4, image_size=32, num_workers=0)
     with pytest.raises(
-        RecordError, match=r"record of 00\d\.jpg are those of 00\d\.jpg and others: files were exch"
+        RecordError, match=r"record of 00\d\.jpg belong to 00\d\.jpg and others: files were mixed"
     ):
         next(iter(loader))
     options = command_parser().parse_args(["verify", str(tmp_path / "train")])
     assert options.run(options) == 1
-    assert capsys.readouterr().out.count("holds the fields of other images than the record beside it") == 2
+    assert (
+        capsys.readouterr().out.count("holds fields of different images from those in the record next to it")
+        == 2
+    )
 
 
 def test_a_mixture_has_no_fields(made: Path) -> None:

@@ -1,6 +1,6 @@
-"""Other people's training loops, with a dataset of `pcr_exp.open` in the place of theirs.
+"""Third-party training loops work with a dataset of `pcr_exp.open` instead of their own.
 
-`pip install -e '.[frameworks]'` brings them; a test whose framework is missing says so.
+`pip install -e '.[frameworks]'` installs them. Tests of missing frameworks are skipped.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def test_a_plain_torch_loop(train: RecordDataset) -> None:
 
 
 def test_torchvision_s_reference_script(split: Path) -> None:
-    """What its train.py does with a dataset: presets of Pillow transforms, a sampler, mixup of batches."""
+    """The dataset works with the Pillow transforms, sampler and batch mixup of torchvision's train.py."""
     as_floats = [transforms.PILToTensor(), transforms.ConvertImageDtype(torch.float)]
     augment = transforms.Compose(
         [transforms.RandomResizedCrop(16), transforms.TrivialAugmentWide(), *as_floats]
@@ -133,7 +133,7 @@ def test_accelerate(train: RecordDataset) -> None:
 
 @pytest.mark.parametrize("use_prefetcher", [False, True])
 def test_timm_s_create_loader(split: Path, use_prefetcher: bool) -> None:
-    """As in its train.py: the loader puts its own transforms into the dataset."""
+    """timm's loader sets the dataset's transform, as in timm's train.py."""
     timm = pytest.importorskip("timm", reason="pip install -e '.[frameworks]'")
     dataset = pcr.open(split, scan="group_5", label="parity")
     loader = timm.data.create_loader(

@@ -1,4 +1,4 @@
-"""`dataset.loader(...)`: batches for anyone's loop, the same after a resume, of any number of workers."""
+"""`dataset.loader(...)` feeds any training loop. Resumes and numbers of workers leave batches unchanged."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ def open_loader(train: RecordDataset) -> Iterator[Open]:
 
 
 def random_crop(pixels: np.ndarray) -> Tensor:
-    """Float32 [3, 24, 24], from Python's and numpy's random numbers."""
+    """Return a float32 [3, 24, 24] crop, placed by Python's and numpy's random numbers."""
     top, left = random.randrange(20), np.random.randint(20)  # noqa: NPY002
     return torch.from_numpy(pixels[top : top + 24, left : left + 24]).permute(2, 0, 1) / 255
 
 
 def taken(batches: Iterator[tuple[Tensor, Tensor]], num: int | None = None) -> Seen:
-    """Copies of the next `num` batches, or of all."""
+    """Return copies of the next `num` batches, or of all batches for None."""
     numbers = range(2**30 if num is None else num)
     return [(labels.tolist(), images.clone()) for _, (images, labels) in zip(numbers, batches, strict=False)]
 
@@ -83,7 +83,7 @@ def test_every_image_once_an_epoch_and_epochs_differ(open_loader: Open) -> None:
 def test_a_state_goes_on_exactly_twice_in_a_row_with_other_workers(
     open_loader: Open, workers: tuple[int, int]
 ) -> None:
-    """Two epochs straight through, against 3 batches + state + 2 + state + the rest of both epochs."""
+    """Two epochs that are resumed after 3 and after 5 batches equal two uninterrupted ones."""
     straight = open_loader()
     wanted = taken(iter(straight)) + taken(iter(straight))
     got: Seen = []
@@ -107,12 +107,12 @@ def test_states_at_the_edges_of_an_epoch(open_loader: Open) -> None:
     assert len(taken(iter(at_the_last), 7)) == 7
     resumed = open_loader()
     resumed.load_state_dict(at_the_last.state_dict())
-    assert taken(iter(resumed)) == []  # what is left of the epoch
+    assert taken(iter(resumed)) == []  # nothing is left of the epoch
     assert alike(taken(iter(resumed)), second)
     after = open_loader()
     assert alike(taken(iter(after)), first)
     resumed.load_state_dict(after.state_dict())
-    resumed.set_epoch(1)  # as a loop over epochs from the saved one does: nothing is lost
+    resumed.set_epoch(1)  # as a loop that starts at the saved epoch does: nothing is lost
     assert alike(taken(iter(resumed)), second)
     resumed.set_epoch(0)
     assert alike(taken(iter(resumed)), first)
@@ -136,12 +136,12 @@ def test_a_state_of_something_else_is_refused(open_loader: Open, split: Path) ->
         ("batch_size", {"batch_size": 8}),
         ("shuffle", {"shuffle": False}),
     ):
-        with pytest.raises(LoaderError, match=f"cannot be continued here: {name} was"):
+        with pytest.raises(LoaderError, match=f"cannot be loaded here: {name} was"):
             open_loader(**given).load_state_dict(state)
-    with pytest.raises(LoaderError, match="version was 2 and is 1"):
+    with pytest.raises(LoaderError, match="version was 2 when it was saved, and is 1"):
         open_loader().load_state_dict(state | {"version": 2})
     other = pcr.open(split, scan="group_1", label="number", transform=random_crop)
-    with pytest.raises(LoaderError, match="scan was 'group_2' and is 'group_1'"):
+    with pytest.raises(LoaderError, match="scan was 'group_2' when it was saved, and is 'group_1'"):
         open_loader(other).load_state_dict(state)
 
 
@@ -156,9 +156,9 @@ def test_processes_share_an_epoch_and_another_number_goes_on(open_loader: Open) 
     assert [labels for labels, _ in taken(iter(one))] == wanted[6:]
     between = open_loader(**shared)
     taken(iter(between), 3)
-    with pytest.raises(LoaderError, match="parts_per_update was 2 and is 1"):
+    with pytest.raises(LoaderError, match="parts_per_update was 2 when it was saved, and is 1"):
         two[0].load_state_dict(between.state_dict())
-    three = open_loader(batch_size=8, rank=2, world_size=3)  # in as many lanes as they can share
+    three = open_loader(batch_size=8, rank=2, world_size=3)  # lanes are rounded up to a multiple of 3
     assert sum(len(labels) for labels, _ in taken(iter(three))) == 34
 
 
@@ -181,7 +181,7 @@ def test_our_own_crops_are_those_of_the_record_loader(open_loader: Open, split: 
 
 @pytest.mark.parametrize("num_workers", [0, 1])
 def test_transforms_of_all_kinds(open_loader: Open, split: Path, num_workers: int) -> None:
-    """A function of arrays, one of Pillow images, and numbers wider than a slab has room for."""
+    """Transforms take arrays or Pillow images, and may return more bytes than a shared buffer holds."""
 
     def check(
         transform: Callable[..., Any], shape: list[int], dtype: torch.dtype, images_as: str = "auto"
@@ -201,7 +201,10 @@ def test_what_cannot_be_stacked_is_refused(open_loader: Open, split: Path) -> No
         return open_loader(pcr.open(split, label="number", transform=transform), **given)
 
     for transform, message in (
-        (lambda pixels: pixels, r"sample \d+\.jpg .*: the transform gave uint8 \[.*end with a crop"),
+        (
+            lambda pixels: pixels,
+            r"sample \d+\.jpg .*: the transform gave uint8 \[.*end the transform with a crop",
+        ),
         (lambda pixels: [pixels], "the transform gave list; wanted one tensor"),
         (lambda _: torch.zeros(2, dtype=torch.bfloat16), "the transform gave bfloat16"),
     ):
@@ -218,7 +221,7 @@ def test_what_cannot_be_stacked_is_refused(open_loader: Open, split: Path) -> No
     [
         ({"batch_size": 0}, "batch_size=0: wanted a whole number, at least 1"),
         ({"batch_size": "16"}, "batch_size='16': wanted a whole number"),
-        ({"global_batch_size": 24}, "global_batch_size=24: wanted a multiple of 16, batch_size=16 x world"),
+        ({"global_batch_size": 24}, r"global_batch_size=24: wanted a multiple of 16 \(batch_size=16 x w"),
         ({"rank": 2, "world_size": 2}, "rank=2: wanted a rank of world_size=2"),
         ({"world_size": 0}, "world_size=0: wanted at least 1"),
         ({"lanes": 3, "world_size": 2}, "lanes=3: wanted a multiple of 2, .*such as 4"),
@@ -232,7 +235,10 @@ def test_what_cannot_be_stacked_is_refused(open_loader: Open, split: Path) -> No
         ({"crop_ratio": 0.5}, r"crop_ratio=0.5: wanted two numbers"),
         ({"eval_crop_fraction": 0}, "eval_crop_fraction=0: wanted a share"),
         ({"image_size": None, "transform": random_crop, "antialias": False}, "antialias=False: wanted image"),
-        ({"batch_size": 10000, "drop_last": True}, "batch_size=10000: wanted at most 100, .*drop_last=False"),
+        (
+            {"batch_size": 10000, "drop_last": True},
+            r"batch_size=10000: wanted at most 100 \(.*drop_last=False",
+        ),
         ({"batch_size": 51, "drop_last": True, "world_size": 2}, "batch_size=51: wanted at most 50"),
     ],
 )
@@ -281,7 +287,7 @@ def test_transforms_leave_the_process_s_random_state(open_loader: Open) -> None:
 def test_a_schedule_reads_what_it_says(open_loader: Open, split: Path) -> None:
     scan = {"name": "schedule", "groups": [1, 10], "milestones": [1]}
     dataset = pcr.open(split, scan=scan, label="number", transform=random_crop)
-    loader = open_loader(dataset, shuffle=False)  # which reads nothing ahead of its epoch
+    loader = open_loader(dataset, shuffle=False)  # unshuffled, it never reads into the next epoch
     storage, index = dataset.records.storage.inner, dataset.records.index
     for group in (1, 10):
         before = storage.bytes_read
@@ -294,9 +300,11 @@ def test_policies_that_follow_training_are_told_of_it(open_loader: Open, split: 
     loader = open_loader(pcr.open(split, scan=scan, label="number", transform=random_crop))
     for _ in loader:
         loader.observe(loss=1.0)
-    with pytest.raises(LoaderError, match="none came since it was called: call it once for each batch"):
+    with pytest.raises(
+        LoaderError, match=r"no batch has come since the previous call\. Call it once for each"
+    ):
         loader.observe(loss=1.0)
-    assert loader.state_dict()["policy"]["past"][0] > 0  # images that it counted
+    assert loader.state_dict()["policy"]["past"][0] > 0  # images that the policy counted
 
 
 def test_mssim_measures_before_the_first_batch(open_loader: Open, tmp_path: Path) -> None:
@@ -370,7 +378,7 @@ def test_training_and_waiting_are_told_apart() -> None:
         observer.observe(0.5)
     assert [(update.wait_s, update.train_s) for update in seen] == [(5.0, 1.0), (5.5, 3.0)]
     observer.rest()
-    now_s += 60  # of validation
+    now_s += 60  # spent on validation
     with observer.waiting():
         now_s += 0.5
     observer.give(batch, ends_epoch=False)

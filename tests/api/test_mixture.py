@@ -1,4 +1,4 @@
-"""`pcr.mix(...)`: several datasets in one training, by shares, for order, state, labels and counts."""
+"""`pcr.mix(...)` trains on several datasets by shares: order, state, labels and counts."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ FEW = [*range(3, 9), 40, 41, *range(90, 99)]
 
 
 def dataset(split: Path, scan: Any = "group_2", *, first: int = 0, **settings: Any) -> RecordDataset:
-    """Images whose labels are their numbers from `first` on, so that batches tell what they hold."""
+    """Open images labelled with `first` plus their number, so that labels identify the images of a batch."""
     settings = {"labels": lambda name: first + int(name)} | settings
     return pcr.open(split, scan, label="number", **settings)
 
 
 @pytest.fixture
 def mixture(split: Path) -> MixedDataset:
-    """70 images of a hundred and 30 of seventeen in each epoch."""
+    """Mixture whose epochs take 70 images from a source of 100, and 30 from a source of 17."""
     few = dataset(split, "group_5", first=1000).select(FEW)
     return pcr.mix({"all": (dataset(split), 0.7), "few": (few, 0.3)}, epoch=100)
 
@@ -61,7 +61,7 @@ def test_every_epoch_has_the_counts_of_the_shares(mixture: MixedDataset) -> None
 
 
 def test_images_of_a_source_come_equally_often(mixture: MixedDataset) -> None:
-    """Ten epochs are seven passes of one source, and 300 images of 17 are 17 or 18 of each."""
+    """In ten epochs, each of 100 images comes 7 times, and each of the 17 others comes 17 or 18 times."""
     uses = Counter(number for epoch in epochs_of(mixture, 10) for number in epoch)
     assert {uses[number] for number in range(100)} == {7}
     assert uses.keys() - set(range(100)) == {1000 + number for number in FEW}
@@ -172,7 +172,7 @@ def test_bytes_and_images_are_counted_by_source(split: Path, mixture: MixedDatas
 
 
 def test_each_source_is_read_at_its_own_scan(split: Path) -> None:
-    """A schedule of one source changes at its epoch; the other source stays where it is."""
+    """One source follows its schedule while the other source keeps its scan group."""
     schedule = {"name": "schedule", "groups": [1, 3], "milestones": [1]}
     mixed = pcr.mix({"a": (dataset(split, schedule), 1), "b": (dataset(split, "group_2"), 1)}, epoch=200)
     with mixed.loader(**SETTINGS) as loader:
@@ -220,7 +220,7 @@ def test_a_transform_that_all_have_is_used(split: Path) -> None:
     with pcr.mix({"a": (one, 1), "b": (same, 1)}).loader(5, num_workers=0) as loader:
         assert next(iter(loader))[0].shape == (5, 8, 8, 3)
     mixed = pcr.mix({"a": (one, 1), "b": (other, 1)})
-    with pytest.raises(ConfigError, match=r"transform=.*: wanted the same of every source"):
+    with pytest.raises(ConfigError, match=r"transform=.*: wanted the same for every source"):
         mixed.loader(5)
     with mixed.loader(5, transform=smaller, num_workers=0) as loader:
         assert next(iter(loader))[0].shape == (5, 4, 4, 3)
@@ -283,7 +283,7 @@ def test_sources_that_do_not_fit_are_refused(split: Path) -> None:
     others: dict[str, Any] = {
         "wanted records of one image codec": dataset(split, "baseline"),
         "max_pixels=": dataset(split, max_pixels=10**6),
-        "labels=.* to none": dataset(split, labels=None),
+        "labels=.* or of none": dataset(split, labels=None),
         "labels=.* rows of one length": dataset(split, labels=lambda name: [int(name), 0]),
         "follows training": follows,
     }
@@ -322,7 +322,7 @@ def test_counts_are_the_shares_to_less_than_an_image(shares: list[int], num_imag
 def test_processes_share_an_epoch_whose_order_is_its_slots(
     sizes: list[list[int]], data: st.DataObject, num_slots: int, epoch: int
 ) -> None:
-    """Slots have equally many images, each record number is known, and a process's slots are its own."""
+    """Samples exist in their records, each source has its count, and processes divide the epoch exactly."""
     nums = [data.draw(st.integers(1, 12)) for _ in sizes]
     nums[0] += -sum(nums) % num_slots
     firsts = np.cumsum([0, *map(len, sizes)]).tolist()

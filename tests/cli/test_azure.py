@@ -1,4 +1,4 @@
-"""Records made in Azure's emulator, checked and made whole there: az:// through obstore."""
+"""Records can be written, checked and repaired in Azure's emulator (az:// through obstore)."""
 
 from pathlib import Path
 
@@ -44,7 +44,7 @@ def test_records_go_there_are_checked_and_read(tmp_path: Path, monkeypatch: pyte
         there.remove(lost)
         assert there.write(lost, b"somebody else's") is True
         there.remove(f"{name}/train/pcr/index.json")
-        with pytest.raises(RecordError, match=r"record-000000\.pcr is there already, of another encode"):
+        with pytest.raises(RecordError, match=r"record-000000\.pcr exists already, from a different encode"):
             prepare(compose("prepare", PrepareConfig, *DATA, *places))
         large = bytes(range(256)) * (20 * 2**12)
         assert there.write("large", large) is True, "in parts"

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.program
 
 @pytest.fixture
 def class_folders(tmp_path: Path) -> Path:
-    """Two classes of four small photographs each."""
+    """Create two classes of four small photographs each."""
     root = tmp_path / "pictures"
     for name in ("coffee", "rocket"):
         picture = getattr(pictures, name)()
@@ -29,7 +29,7 @@ def class_folders(tmp_path: Path) -> Path:
 
 
 def folder_overrides(root: Path, out: Path) -> list[str]:
-    """With this seed, five photographs are trained on and one is tuned by; of each class one is reported."""
+    """Return overrides whose seed gives five images to train, one to tune, and one of each class to val."""
     few = ["dataset.images_per_record=4", "dataset.split_seed=4"]
     return ["dataset=folder", f"dataset.root={root}", f"records.root={out}", *few]
 
@@ -87,12 +87,12 @@ def test_check_says_what_changed_and_prepare_what_was_left_alone(class_folders: 
     arguments = folder_overrides(named, tmp_path / "my records")
     done = call("prepare", *arguments)
     assert done.returncode == 0, done.stderr
-    assert "beside 8 JPEG files lie 1 .png, which are not looked at" in done.stdout
-    assert "beside 8 JPEG files lie 1 .png, which are not looked at" in done.stderr
+    assert "next to 8 JPEG files there are 1 .png, which are ignored" in done.stdout
+    assert "next to 8 JPEG files there are 1 .png, which are ignored" in done.stderr
     assert str(tmp_path / "my records" / "my_photos-") in done.stdout
     done = call("prepare", "--check", *arguments)
     assert done.returncode == 0, done.stderr
-    assert "8 images are as they were when the records were made" in done.stdout
+    assert "8 images are unchanged since the records were made" in done.stdout
     done = call("prepare", "--check=content", *arguments)
     assert done.returncode == 0 and "the bytes of 8 were compared with those in the records" in done.stdout
     (named / "rocket" / "0.jpg").unlink()
@@ -104,11 +104,11 @@ def test_check_says_what_changed_and_prepare_what_was_left_alone(class_folders: 
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("dataset.name=a/b", "dataset.name='a/b': wanted a word of the letters"),
+        ("dataset.name=a/b", "dataset.name='a/b': wanted letters a to z and A to Z"),
         ("dataset.typo=5", "typo"),
         ("+dataset.typo=5", "unknown configuration key"),
         ("dataset.images_per_record=0", "dataset.images_per_record=0: wanted at least 1"),
-        ("dataset=imagenet22k", "ham10000"),  # Hydra lists what there is
+        ("dataset=imagenet22k", "ham10000"),  # Hydra lists the options
     ],
 )
 def test_a_wrong_word_on_the_command_line(override: str, message: str) -> None:
@@ -136,7 +136,7 @@ def test_a_failed_job_does_not_stop_a_sweep_and_is_listed_at_its_end(
     ("task", "status", "message"),
     [
         ("lambda config: 1 / 0", 1, "ZeroDivisionError"),
-        ("lambda config: (_ for _ in ()).throw(KeyboardInterrupt)", 130, "interrupted; the same command"),
+        ("lambda config: (_ for _ in ()).throw(KeyboardInterrupt)", 130, "interrupted; run the same command"),
     ],
 )
 def test_a_bug_keeps_its_traceback_and_ctrl_c_does_not(task: str, status: int, message: str) -> None:
@@ -167,7 +167,10 @@ def test_an_interrupt_is_one_though_a_library_turns_it_into_its_own_error() -> N
     command = [sys.executable, "-c", program]
     done = subprocess.run(command, cwd=REPO, capture_output=True, text=True, timeout=120)
     assert done.returncode == 130, done.stderr
-    assert "interrupted; the same command continues" in done.stderr and "Traceback" not in done.stderr
+    assert (
+        "interrupted; run the same command again to continue" in done.stderr
+        and "Traceback" not in done.stderr
+    )
 
 
 @pytest.mark.parametrize(("num_processes", "jobs_done"), [(1, 2), (2, 1)])

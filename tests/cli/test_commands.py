@@ -36,7 +36,7 @@ def damage(path: Path, position: int) -> None:
 
 @pytest.fixture
 def copy(split: Path, tmp_path: Path) -> Path:
-    """Records that a test may damage."""
+    """Copy of the records that a test may damage."""
     shutil.copytree(split, tmp_path / "train")
     return tmp_path / "train"
 
@@ -76,7 +76,7 @@ def test_a_record_whose_label_is_beyond_all_bounds_takes_no_memory(tmp_path: Pat
     finally:
         tracemalloc.stop()
     said = capsys.readouterr().out
-    assert "label kind: 2 numbers of classes, which an index names (7, 2147483648)" in said
+    assert "label kind: 2 class numbers, whose names are in an index (7, 2147483648)" in said
     assert "a.jpg  kind=2147483648" in said and "1 of 1 record is whole" in said
 
 
@@ -144,7 +144,7 @@ def test_extract_writes_the_pieces_and_their_end(split: Path, tmp_path: Path, ca
     assert out.read_bytes() == prefix.encoded(1)
     assert f"image 017.jpg, scan group 2, {len(prefix.encoded(1))} bytes" in capsys.readouterr().out
     assert main(["extract", str(split), "017.jpg", "--group", "2", "-o", str(out), "--pieces"]) == 1
-    assert "is there already" in capsys.readouterr().err and out.read_bytes() == prefix.encoded(1)
+    assert "already exists" in capsys.readouterr().err and out.read_bytes() == prefix.encoded(1)
     assert (
         main(["extract", str(split), "017.jpg", "--group", "2", "-o", str(out), "--pieces", "--force"]) == 0
     )
@@ -168,7 +168,7 @@ def test_extract_without_a_name_takes_the_image_s(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["extract", "{}", "100"], "no image '100'. Wanted an image's id, or its place from 0 to 99"),
+        (["extract", "{}", "100"], "no image '100'. Wanted an image's id, or its position from 0 to 99"),
         (["extract", "{}", "cat.jpg"], "no image 'cat.jpg'"),
         (["extract", "{}", "1", "--group", "11", "-o", "-"], "scan group 11 was asked for"),
         (["extract", "{}", "1", "--group", "11", "-o", "-", "--pieces"], "scan group 11 was asked for"),
@@ -215,7 +215,7 @@ def test_doctor_says_what_is_there_and_what_is_not(
     assert main(["doctor", str(tmp_path)]) == 1
     said = capsys.readouterr().out
     assert "MISSING no-such-package" in said and "-> pip install no-such-package" in said
-    assert "libturbojpeg decodes, progressive" in said and "with a C compiler, install pcr-exp again" in said
+    assert "libturbojpeg decodes instead, and" in said and "with a C compiler, install pcr-exp again" in said
     assert "-> install it" in said and "pip install turbojpeg" in said and "'pcr-exp[more]'" in said
 
 

@@ -1,4 +1,4 @@
-"""Components of a user's own package, one of every kind, trained with from the command line."""
+"""Components of a user's own package, one of every kind, train together from the command line."""
 
 import json
 import os
@@ -23,7 +23,7 @@ from pcr_exp.training.distributed.processes import Processes
 
 REPO = Path(__file__).parents[2]
 USERS_CODE = Path(__file__).parent / "users_code"
-"""Holds the package `garden`, which stands for what a user has elsewhere."""
+"""Folder of the package `garden`, which stands for a user's own code."""
 NOT_THERE = r"components=\[no_such_package\]: 'no_such_package' cannot be imported"
 OWN = [
     *("dataset=stripes", "model=patches", "scan=alternating", "task=doubt", "echo=there_and_back"),
@@ -33,7 +33,7 @@ OWN = [
 
 @pytest.fixture
 def package(tmp_path: Path) -> Path:
-    """The folder that holds the package `garden`, outside this repository."""
+    """Folder outside this repository that holds the package `garden`."""
     return Path(shutil.copytree(USERS_CODE, tmp_path / "code"))
 
 
@@ -76,7 +76,7 @@ def assert_all_were_used(runs: Path) -> None:
     assert run.name.startswith("stripes-width-patches-alternating-unlimited-there_and_back-error_bounded-")
     assert "-doubt-rounded_ddp_x2-" in run.name
     last = read_rows(run / "rows.jsonl")[-1]
-    assert 0 < last["pushed_bytes"] < 4 * last["pushed_values"]  # 16 bits, where the codec was used
+    assert 0 < last["pushed_bytes"] < 4 * last["pushed_values"]  # 16 bits a value where the codec was used
     assert last["samples_trained"] == 3 * last["samples_seen"] > 0
     assert 0 <= last["val_seldom_wrong"] <= 1
     assert read_manifest(run / "manifest.json").headline == "seldom_wrong"

@@ -1,4 +1,4 @@
-"""Every YAML file that a user can name, composed as its runner composes it."""
+"""Every YAML file that a user can name composes as in its runner."""
 
 import hydra
 import pytest
@@ -25,7 +25,7 @@ def test_every_runner_composes_without_arguments(runner: str) -> None:
 
 
 def row_of_options(row: int) -> dict[str, str]:
-    """Options of different groups share a command, each the first, second and so on of its group."""
+    """Return option number `row`, counted cyclically, of every group, to compose them in one command."""
     return {group: options(group)[row % len(options(group))] for group in GROUPS}
 
 

@@ -1,4 +1,4 @@
-"""`python -m pcr_exp convert`: PNG and WebP as JPEG files, with what that loses."""
+"""`python -m pcr_exp convert` converts PNG and WebP to JPEG files and reports the loss."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_the_loss_is_that_of_the_pixels(kind: str) -> None:
     mean_square = np.mean((pixels(converted.jpeg) - np.asarray(PHOTO)) ** 2)
     assert converted.psnr_db == pytest.approx(10 * math.log10(255**2 / mean_square))
     assert converted.psnr_db < convert(encoded(PHOTO, kind, **lossless), quality=98).psnr_db
-    assert to_progressive(converted.jpeg)  # records can be made of it
+    assert to_progressive(converted.jpeg)  # it can be encoded in records
 
 
 def test_what_a_jpeg_has_no_room_for_is_said() -> None:
@@ -69,9 +69,9 @@ def test_what_cannot_be_converted() -> None:
     }
     with pytest.raises(ImageError, match="animated"):
         convert(encoded(PHOTO, "WEBP", **frames))
-    with pytest.raises(ImageError, match="no PNG or WebP image that can be read"):
+    with pytest.raises(ImageError, match="not a readable PNG or WebP image"):
         convert(encoded(PHOTO, "JPEG"))
-    with pytest.raises(ImageError, match="no PNG or WebP image that can be read"):
+    with pytest.raises(ImageError, match="not a readable PNG or WebP image"):
         convert(encoded(PHOTO, "PNG")[:300])
     with pytest.raises(ImageError, match="cannot be written as a JPEG file: EXIF data is too long"):
         convert(encoded(PHOTO, "PNG", exif=long))
@@ -92,9 +92,9 @@ def test_a_folder_is_carried_over(tmp_path: Path, capsys: pytest.CaptureFixture[
         (tmp_path / "in" / name).write_bytes(data)
     assert main(["convert", str(tmp_path / "in"), str(tmp_path / "out"), "--quality", "92"]) == 1
     said = capsys.readouterr().out
-    assert "2 images became JPEG of quality 92" in said and "That is a loss: PSNR" in said
-    assert "not converted: d.png: no PNG or WebP image" in said
-    assert "passed over: notes.txt: no .jpg, .jpeg, .png or .webp file" in said
+    assert "2 images converted to JPEG of quality 92" in said and "The conversion is lossy: PSNR" in said
+    assert "not converted: d.png: not a readable PNG or WebP image" in said
+    assert "skipped: notes.txt: not a .jpg, .jpeg, .png or .webp file" in said
     made = {str(path.relative_to(tmp_path / "out")) for path in (tmp_path / "out").rglob("*.*")}
     assert made == {"cat/a.png.jpg", "cat/b.WebP.jpg", "cat/c.jpg", "converted.csv"}
     assert (tmp_path / "out/cat/c.jpg").read_bytes() == files["cat/c.jpg"]

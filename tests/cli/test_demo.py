@@ -1,4 +1,4 @@
-"""The demo end to end, in small: the same runner, fewer images, one epoch."""
+"""The demo runs end to end, with fewer images and one epoch."""
 
 import json
 import time
@@ -53,9 +53,11 @@ def test_its_storage_is_half_as_fast_as_the_machine_and_the_result_says_so(out: 
     chosen = json.loads((out / "storage.json").read_text())
     assert chosen["share"] == 0.5
     wanted = 0.5 * chosen["images_per_s"] * chosen["bytes_per_image"] / 2**20
-    assert chosen["bandwidth_mib_per_s"] == pytest.approx(wanted, rel=0.06)  # two digits
+    assert chosen["bandwidth_mib_per_s"] == pytest.approx(wanted, rel=0.06)  # rounded to two digits
     result = (out / "stdout.txt").read_text().partition("result")[2]
-    assert f"storage: {chosen['bandwidth_mib_per_s']:g} MiB/s, 50% of what this machine can train" in result
+    assert (
+        f"storage: {chosen['bandwidth_mib_per_s']:g} MiB/s, 50% of the rate at which this machine" in result
+    )
     for run in (out / "runs").glob("*/config.yaml"):
         assert f"bandwidth_mib_per_s: {chosen['bandwidth_mib_per_s']}\n" in run.read_text()
 

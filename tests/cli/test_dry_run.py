@@ -1,4 +1,4 @@
-"""What a command would take, said without doing any of it."""
+"""Dry runs estimate what a command would take, without doing any of it."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ MODULES = {name: f"pcr_exp.cli.{name}" for name in schemas()} | {
     "activation_study": "experiments.comet.study",
     "report": "experiments.report",
 }
-"""Where each command is planned."""
+"""Module that plans each command."""
 
 
 def plan(runner: str, *overrides: str) -> Planned:
-    """What the command would do with these overrides."""
+    """Return the plan of the command with these overrides."""
     planned: Planned = import_module(MODULES[runner]).plan(compose(runner, *overrides))
     return planned
 
@@ -65,13 +65,13 @@ def test_a_sweep_is_added_up_and_leaves_nothing_but_its_own_list(tmp_path: Path)
 
 @pytest.fixture(autouse=True)
 def a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Timing takes as long as one piece of work."""
+    """Stop timing after one piece of work."""
     monkeypatch.setattr(dry_run, "TIMED_S", 0.0)
 
 
 @pytest.fixture
 def photos(tmp_path: Path) -> tuple[str, ...]:
-    """Overrides of a folder of 16 photographs to train on and 16 to validate on."""
+    """Create 16 photographs to train on and 16 to validate on, and return overrides that name them."""
     for split, name in (("train", "cat"), ("train", "dog"), ("val", "cat"), ("val", "dog")):
         for number in range(8):
             path = tmp_path / "photos" / split / name / f"{number}.jpg"
@@ -81,7 +81,7 @@ def photos(tmp_path: Path) -> tuple[str, ...]:
 
 
 def finished_run(config: TrainConfig, name: str, *, wall_s: float, cpu: str | None = None) -> None:
-    """A finished run of these settings that trained on 200 images and waited for one second."""
+    """Write a finished run with these settings that trained on 200 images and waited for one second."""
     folder = Path(config.runs_root) / name
     folder.mkdir(parents=True)
     OmegaConf.save(OmegaConf.structured(config), folder / "config.yaml")
@@ -140,11 +140,11 @@ def test_records_that_nobody_makes_must_be_there(tmp_path: Path) -> None:
 def test_images_are_counted_where_they_lie(tmp_path: Path, photos: tuple[str, ...]) -> None:
     few = ("dataset.tune_fraction=0",)
     made = plan("prepare", *photos, *few)
-    assert "32 images, twice their space" in made.words
+    assert "32 images, twice their size on disk" in made.words
     sizes = sum(path.stat().st_size for path in tmp_path.rglob("*.jpg"))
     assert made.amounts["disk_bytes"] == 2 * sizes and made.amounts["seconds"] > 0
     folds = plan("prepare", *photos, "dataset.num_folds=2")
-    assert "2 folds" in folds.words and "32 images, twice their space" in folds.words
+    assert "2 folds" in folds.words and "32 images, twice their size on disk" in folds.words
     assert folds.amounts["disk_bytes"] == 2 * made.amounts["disk_bytes"]
     trained = plan("train", *photos, *few, "training.image_size=32", "training.epochs=1")
     assert "16 images an epoch" in trained.words and "records are not made yet" in trained.words
@@ -169,7 +169,7 @@ def test_quality_times_an_image_of_records(photos: tuple[str, ...]) -> None:
 def test_what_is_not_known_is_said_to_be_not_known(tmp_path: Path) -> None:
     planned = plan("train", "model=resnet18", "training.image_size=37", f"records.root={tmp_path}")
     assert "read_bytes" not in planned.amounts
-    weights = 11.7e6 * 4 * 2  # resnet18's and their momentum; its head is of 1,000 classes
+    weights = 11.7e6 * 4 * 2  # bytes of resnet18's weights and momentum; its head has 1,000 classes
     assert planned.amounts["disk_bytes"] == pytest.approx(weights, rel=0.01)
     assert "seconds are not known" in plan("demo").words
 

@@ -1,4 +1,4 @@
-"""The runner on pictures that the test makes: runs, published weights, and what it refuses."""
+"""Evaluation of runs and published weights on generated images, and the settings that it refuses."""
 
 import json
 import shutil
@@ -31,7 +31,7 @@ FEW = ["dataset.images_per_record=16", "records.num_workers=1", "loader.num_work
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with records and two finished runs, of baseline and of group 1."""
+    """Folder with records and two finished runs, one at baseline and one at group 1."""
     root = tmp_path_factory.mktemp("evaluate")
     for scan in ("baseline", "group_1"):
         settings = [
@@ -66,7 +66,7 @@ def test_the_matrix_of_two_runs(place: Path, tmp_path: Path, capsys: pytest.Capt
     assert sorted(table["trained_on"].unique()) == ["baseline", "group_1"]
     assert len(table) == 2 * (1 + 2 * 2)
     assert (table["n"] == 20).all()
-    # What the run itself said of its last model at full fidelity is what the evaluation finds.
+    # The evaluation at full fidelity reproduces the metrics that the run recorded for its last model.
     for name, rows in table.groupby("model"):
         lines = (place / "runs" / str(name) / "rows.jsonl").read_text().splitlines()
         last = json.loads(lines[-1])
@@ -166,7 +166,7 @@ def test_runs_that_differ_are_refused(place: Path, tmp_path: Path) -> None:
         settings[key][value] = 64 if value == "eval_image_size" else "resnet18"
         config_path.write_text(yaml.safe_dump(settings))
         with pytest.raises(
-            ConfigError, match=f"the {what} of photos-.* is .*, that of photos-.*; wanted runs"
+            ConfigError, match=f"the {what} of photos-.* is .*, but that of photos-.* is .*; wanted"
         ):
             find_runs([str(tmp_path / what)])
 
@@ -175,7 +175,7 @@ def test_a_model_that_nobody_knows_is_named() -> None:
     assert type(model_of({"name": "efficientnet_lite0"})).__name__ == "EfficientNetLiteConfig"
     assert type(model_of({"name": "resnet18", "pretrained": True})).__name__ == "ModelConfig"
     with pytest.raises(
-        ConfigError, match=r"model.name='mine': no family of models .*components=\[<package>\]"
+        ConfigError, match=r"model.name='mine': no known family of models .*components=\[<package>\]"
     ):
         model_of({"name": "mine", "num_heads": 3})
 
@@ -185,12 +185,12 @@ def test_the_default_model_is_the_command_s(place: Path, tmp_path: Path) -> None
 
 
 def test_auc_wants_two_classes(place: Path, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="task=auc: the label that is trained on has 8 classes; wanted a"):
+    with pytest.raises(ConfigError, match="task=auc: the training label has 8 classes; wanted a label with"):
         evaluate(asked(place, tmp_path, f"runs=[{place / 'runs'}]", "task=auc"))
 
 
 def test_a_folder_without_runs(place: Path, tmp_path: Path) -> None:
-    with pytest.raises(RunError, match="no finished run there; wanted folders of runs"):
+    with pytest.raises(RunError, match="no finished run there; wanted run directories"):
         evaluate(asked(place, tmp_path, f"runs=[{tmp_path}]"))
 
 
@@ -212,16 +212,18 @@ def test_a_checkpoint_of_other_classes(place: Path, tmp_path: Path) -> None:
 def test_what_is_not_there_is_named(place: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"classes=/no/such\.txt: no such file"):
         evaluate(asked(place, tmp_path, "classes=/no/such.txt"))
-    with pytest.raises(ConfigError, match=r"split=tune: it holds no image of photos"):
+    with pytest.raises(ConfigError, match=r"split=tune: this split of photos has no images"):
         none = ["dataset.tune_fraction=0", f"records.root={tmp_path / 'records'}"]
         evaluate(asked(place, tmp_path / "out", "split=tune", *none))
-    with pytest.raises(ConfigError, match=r"dataset\.label='colour': the records have focus, photo"):
+    with pytest.raises(
+        ConfigError, match=r"dataset\.label='colour': the records have the labels focus, photo"
+    ):
         evaluate(asked(place, tmp_path, "dataset.label=colour"))
 
 
 @pytest.fixture(scope="module")
 def photographs(place: Path) -> Path:
-    """The validation images of the runs as new photographs: by class, and in a flat folder with a table."""
+    """Validation images of the runs as new photographs: in class folders, and in one folder with a table."""
     root = place / "new photographs"
     index = RecordSet(LocalStorage(next((place / "records").glob("*/val"))), "baseline")
     (root / "flat").mkdir(parents=True)
@@ -245,7 +247,7 @@ def photographs(place: Path) -> Path:
 def test_photographs_are_scored_as_they_lie(
     place: Path, photographs: Path, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No split, no records, and the same accuracy as of the run's own records."""
+    """Photographs need no split and no records, and give the accuracy of the run's own records."""
     given = ["dataset=folder", f"dataset.root='{photographs / 'by class'}'"]
     if kind == "table":
         given = ["dataset=table", f"dataset.table='{photographs / 'labels.csv'}'", "dataset.label=photo"]
@@ -282,7 +284,9 @@ def test_a_folder_without_a_training_split_is_told_of_the_other_way(
     val = tmp_path / "photographs" / "val"
     shutil.copytree(photographs / "by class", val)
     given = ["dataset=folder", f"dataset.root={val.parent}", f"records.root={tmp_path / 'records'}"]
-    with pytest.raises(DatasetError, match=r"has val/ but no train/.*without a training split .*: split=all"):
+    with pytest.raises(
+        DatasetError, match=r"has val/ but no train/.*without a training split .* use split=all"
+    ):
         evaluate(compose("evaluate", *given, f"out={tmp_path / 'out'}"))
 
 
@@ -294,7 +298,7 @@ def test_images_that_were_trained_on_are_said_to_be_among_them(
         evaluate(
             asked(place, tmp_path, f"runs=[{run}]", "split=all", "groups=[1]", "dataset.max_val_images=7")
         )
-    assert "split=all: these runs are scored on images that they were trained on" in caplog.text
+    assert "split=all: the scored images include those that these runs were trained on" in caplog.text
     assert (pd.read_csv(tmp_path / "levels.csv")["n"] == 7).all()
 
 

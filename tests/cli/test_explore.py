@@ -1,4 +1,4 @@
-"""`pcr-exp explore`: the file that it makes, what it refuses, and the page that `tolerance` ends with."""
+"""`pcr-exp explore`: its page, the settings that it refuses, and the page that `tolerance` writes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def split(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def task() -> Measured:
-    """Of 400 images; the first ten are the records'."""
+    """Return a measurement of 400 images, the first ten of which are in the records."""
     rows = measured({(0, 2): 7, (0, 0): 3, (1, 2): 1})
     return replace(rows, ids=[f"{i:03d}.jpg" for i in range(N)])
 
@@ -64,7 +64,7 @@ def test_pages_of_ours_are_made_anew_and_other_files_are_not(
     mine.write_text("<!doctype html>my own")
     with pytest.raises(SystemExit):
         main([str(split), "-o", str(mine), "--images", "1"])
-    assert "mine.html is there already, and no page of this command" in capsys.readouterr().err
+    assert "mine.html already exists and is not a page of this command" in capsys.readouterr().err
     assert mine.read_text() == "<!doctype html>my own"
     main([str(split), "-o", str(mine), "--images", "1", "--force"])
     assert data_of(mine)["images"]
@@ -87,7 +87,7 @@ def test_no_room_says_how_many_fit(split: Path, tmp_path: Path, capsys: Output) 
     page = tmp_path / "page.html"
     main([str(split), "-o", str(page), "--max-mb", "0.25"])
     said = capsys.readouterr().err
-    found = re.search(r"(\d+) images? fit in 0.25 MB; (\d+) more were asked for", said)
+    found = re.search(r"(\d+) images? fit in 0.25 MB; (\d+) more were requested", said)
     assert found is not None and int(found[1]) + int(found[2]) == 10
     assert page.stat().st_size < 250_000 and "fit in a page of 0.25 MB" in page.read_text()
 
@@ -111,7 +111,7 @@ def test_damaged_images_are_named_where_it_is_made(tmp_path: Path, capsys: Outpu
         ("{nowhere}", "there are no records. Wanted a record"),
         (
             "{split}/baseline",
-            "are baseline ones, which have one fidelity only. Give the folder of progressive",
+            "are baseline records, which have only one fidelity. Give the folder of progressive",
         ),
         ("{split} --images 0", "--images=0: wanted at least 1"),
         ("{split} --crop-px 8", "--crop-px=8: wanted at least 32"),
@@ -120,7 +120,7 @@ def test_damaged_images_are_named_where_it_is_made(tmp_path: Path, capsys: Outpu
         ("{split} --label hue", "label 'hue': astronaut has no such label; wanted one of number, side"),
         (
             "{split} --label side --classes up",
-            "class 'up': no image that was looked at is of it; wanted some of left",
+            "class 'up': none of the images that were read has it; wanted some of left",
         ),
         ("{split} --storage tape", "--storage tape: wanted one of"),
         ("{split} --tolerance {nowhere}", "there is no tolerance.json. Wanted the folder of a finished"),

@@ -1,4 +1,4 @@
-"""A page of `explore` in Chromium: pictures and numbers follow the sliders, and nobody is asked."""
+"""On a page of `explore` in Chromium, images and numbers follow the sliders without network requests."""
 
 from __future__ import annotations
 
@@ -62,12 +62,12 @@ const contrast = (one) => {
 };
 return arguments[0].flatMap((which) => [...document.querySelectorAll(which)].slice(0, 5)).map(contrast);
 """
-"""Of text and of the nearest background behind it (WCAG 2.1, 1.4.3)."""
+"""Script that returns the contrast of text to the nearest background behind it (WCAG 2.1, 1.4.3)."""
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Records, the folder `task` of a measurement of them, and page.html."""
+    """Folder with records, a tolerance measurement of them in `task`, and page.html."""
     out = tmp_path_factory.mktemp("browser")
     jpegs = square_crops(((14 * i, 11 * i) for i in range(12)), 160, 90)
     encode_numbered(jpegs, out, images_per_record=5, side=["left", "right"])
@@ -93,7 +93,7 @@ def chromium() -> Iterator[Any]:
 
 @pytest.fixture
 def page(folder: Path, chromium: Any) -> Any:
-    """The page, opened from disk on a desktop."""
+    """The page, opened from disk at desktop width."""
     look(chromium, DESKTOP_PX)
     chromium.get_log("performance"), chromium.get_log("browser")
     chromium.get((folder / "page.html").as_uri())
@@ -109,7 +109,7 @@ def look(browser: Any, width_px: int, scheme: str = "light") -> None:
 
 
 def settle(browser: Any) -> None:
-    """Wait until every picture is the one that is wanted, and decoded."""
+    """Wait until every image element shows the wanted image, decoded."""
     browser.execute_async_script(
         """
         const done = arguments[0];
@@ -121,7 +121,7 @@ def settle(browser: Any) -> None:
 
 
 def slide(browser: Any, selector: str, value: object) -> None:
-    """Set a field or slider as a hand would."""
+    """Set a field or slider as a user would, and wait for the images."""
     browser.execute_script(
         "const it = document.querySelector(arguments[0]); it.value = arguments[1];"
         "it.dispatchEvent(new Event('input', {bubbles: true}));",
@@ -139,7 +139,7 @@ def texts(browser: Any, selector: str) -> list[str]:
 
 
 def values(browser: Any, selector: str) -> list[float]:
-    """Exact numbers of elements that people see rounded."""
+    """Return the exact numbers of elements that show rounded ones."""
     found = browser.execute_script(
         "return [...document.querySelectorAll(arguments[0])].map((one) => one.value);", selector
     )
@@ -147,7 +147,7 @@ def values(browser: Any, selector: str) -> list[float]:
 
 
 def pixels(browser: Any) -> list[list[int]]:
-    """What the browser decoded of the images of the grid."""
+    """Return the RGBA pixels of the gallery's images as the browser decoded them."""
     found: list[list[int]] = browser.execute_script(
         """
         return [...document.querySelectorAll("#gallery img:not(.whole)")].map((image) => {
@@ -160,7 +160,7 @@ def pixels(browser: Any) -> list[list[int]]:
 
 
 def screenshot(browser: Any, selector: str) -> NDArray[np.int64]:
-    """What an element looks like, [height, width, 3]."""
+    """Return a screenshot of an element, RGB [height, width, 3]."""
     png = browser.find_element("css selector", selector).screenshot_as_png
     return np.asarray(Image.open(io.BytesIO(png)).convert("RGB")).astype(np.int64)
 
@@ -171,7 +171,7 @@ def data_of(page: Path) -> dict[str, Any]:
 
 
 def test_the_slider_changes_pictures_and_numbers(page: Any, folder: Path) -> None:
-    """Pictures are those of this prefix: far nearer to our own decoding of it than to the next group's."""
+    """Images are those of the chosen prefix: far closer to our decode of it than of another group."""
     records = RecordSet(LocalStorage(folder / "records"), "pcr")
     quality = measure_quality(records, range(1, 11), 12).set_index(["id", "group"])
     titles = "return [...document.querySelectorAll('#gallery button')].map((one) => one.title);"
@@ -223,7 +223,7 @@ def test_the_crop_and_the_difference_are_shown_by_switches(page: Any) -> None:
 
 
 def test_the_difference_is_what_is_said_of_it(page: Any) -> None:
-    """Four times what pixels differ by, of a picture that is shown at its own size."""
+    """The difference view shows four times the pixel differences of an image at its own size."""
     frame = "#gallery .card:first-child .frame"
     page.execute_script("const it = document.querySelector(arguments[0]); it.style.width = '160px';", frame)
     seen = []
@@ -233,13 +233,13 @@ def test_the_difference_is_what_is_said_of_it(page: Any) -> None:
     page.execute_script("document.getElementById('difference').click();")
     slide(page, "#group", 0)
     shown, wanted = screenshot(page, frame), np.minimum(4 * np.abs(seen[0] - seen[1]), 255)
-    inside = slice(8, -8)  # corners of a frame are round
+    inside = slice(8, -8)  # excludes the rounded corners of the frame
     assert wanted[inside, inside].max() > 100
     assert np.abs(shown - wanted)[inside, inside].max() <= 4
 
 
 def test_pictures_lie_as_training_sees_them(tmp_path: Path, chromium: Any) -> None:
-    """A viewer turns an image as its EXIF says; the loader does not."""
+    """The page ignores EXIF orientation, as the loader does and other viewers do not."""
     exif = Image.Exif()
     exif[0x0112] = 6
     halves = Image.new("RGB", (64, 64), "red")

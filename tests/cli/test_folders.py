@@ -1,4 +1,4 @@
-"""Folders of one's own pictures: their names, places with odd signs, and records that are elsewhere."""
+"""Users' own image folders: dataset names, paths with special characters, and records elsewhere."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Sweeps handed to submitit and to a Ray cluster, as a user types them, and what is told of their jobs."""
+"""Sweeps run through submitit and on a Ray cluster, and the states of their jobs are reported."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def start(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": str(REPO), "COLUMNS": "160", "NO_COLOR": "1"}
     command = [sys.executable, *arguments]
-    # Into files: pipes would stay open for as long as the jobs, which outlive the command.
+    # Output goes to files: jobs outlive the command and would keep pipes open.
     with (folder / "stdout").open("w+") as out, (folder / "stderr").open("w+") as errors:
         done = subprocess.run(
             command, cwd=folder, env=environment, stdout=out, stderr=errors, timeout=500, check=False
@@ -57,7 +57,7 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def states(folder: Path) -> dict[str, str]:
-    """What `sweep table` says of each job."""
+    """Return the state of each job from `sweep table`."""
     done = run(folder, "-m", "experiments.sweep", "table", "grid")
     rows = csv.DictReader(done.stdout.splitlines())
     return {row["job"].split()[1].removeprefix("out="): row["state"] for row in rows}
@@ -69,14 +69,14 @@ def test_jobs_are_handed_over_and_the_command_returns(tmp_path: Path) -> None:
     slurm = ("hydra/launcher=slurm", "hydra.launcher.cluster=local", "hydra.launcher.timeout_min=10")
     done = start(tmp_path, *slurm, "out=good,bad,waiting")
     assert done.returncode == 0, done.stderr
-    assert "3 of 3 jobs handed over; python -m experiments.sweep status grid" in done.stderr
+    assert "3 of 3 jobs submitted; see python -m experiments.sweep status grid" in done.stderr
     deadline_s = time.monotonic() + 200
     while (found := states(tmp_path)) != {"good": "finished", "bad": "failed", "waiting": "running"}:
         assert time.monotonic() < deadline_s, found
         time.sleep(1)
-    # Extended while a job is under way: what is done is asked again, what failed is tried again, and no more.
+    # If a job still runs when the sweep is extended, only failed and new jobs are submitted.
     done = start(tmp_path, *slurm, "out=waiting,bad,more")
-    assert "2 of 4 jobs handed over" in done.stderr, done.stderr
+    assert "2 of 4 jobs submitted" in done.stderr, done.stderr
     (tmp_path / "go").touch()
     waited = run(tmp_path, "-m", "experiments.sweep", "wait", "grid", "--every-s", "1")
     assert waited.returncode == 1, "a job failed"

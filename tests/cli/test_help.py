@@ -1,4 +1,4 @@
-"""`--help`: the settings that apply with meaning and default, and nothing heavy imported to say so."""
+"""`--help` shows applicable settings with meaning and default, without heavy imports."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def help_page(runner: str, arguments: list[str]) -> str:
 
 
 def dataclasses_of(schema: Any) -> Iterator[type]:
-    """A dataclass of settings, and those inside it."""
+    """Yield a dataclass of settings and those nested in it."""
     if isinstance(schema, type) and is_dataclass(schema):
         yield schema
         for hint in get_type_hints(schema).values():
@@ -91,12 +91,13 @@ def test_overrides_choose_what_is_shown_and_a_word_shows_all_of_it() -> None:
 def test_a_meaning_is_looked_for_in_bases_and_may_be_missing() -> None:
     prepare_hydra()
     cosine = components.schemas("scan")["cosine"]
-    assert meaning_of(cosine, "candidates") == "Scan groups that the policy chooses among, in ascending order."
+    found = meaning_of(cosine, "candidates")
+    assert found == "Scan groups that the policy chooses among, in ascending order."
     assert meaning_of(cosine, "no_such_setting") == ""
 
 
 def test_help_waits_for_no_heavy_import() -> None:
-    """Its time is measured by `python -m experiments.loaders.speed.help_time`."""
+    """Help imports no heavy library; `python -m experiments.loaders.speed.help_time` measures its time."""
     program = """
 import contextlib, io, sys
 from pcr_exp.cli import main

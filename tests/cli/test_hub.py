@@ -1,4 +1,4 @@
-"""Records that `prepare` sends to a Hub of the test's own: the indexes last, nothing replaced unasked."""
+"""`prepare` uploads records to a stand-in for the Hub, indexes last, and replaces nothing unasked."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_records_go_there_and_the_indexes_last(
     num_commits = len(hub.commits)
     assert prepare(settings(photos)) == "finished" and len(hub.commits) == num_commits, "all is there"
     assert prepare(settings(photos, "check=content")) == "checked"
-    assert "are as their indexes say" in capsys.readouterr().out
+    assert "match their indexes" in capsys.readouterr().out
 
 
 def test_nothing_is_replaced_unless_that_is_asked_for(hub: Hub, photos: Path) -> None:
@@ -101,7 +101,7 @@ def test_a_dataset_that_is_not_there_is_not_made(
     monkeypatch.setenv("HF_TOKEN", "hf_of_another")
     hub.is_private = True
     with pytest.raises(
-        RefusedError, match=r"there is no dataset someone/pets on the Hub.* Make it with `hf`"
+        RefusedError, match=r"there is no dataset someone/pets on the Hub.* Create it with `hf`"
     ):
         prepare(settings(photos))
 

@@ -1,4 +1,4 @@
-"""What was asked is what is run: of other images, under another name, a run of its own."""
+"""Other images or another dataset name make a run of their own."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from pcr_exp.runs.train_run import run_training
 
 
 def class_folders(root: Path, first_px: int) -> Path:
-    """Two classes of twelve small photographs, cut from other places for another `first_px`."""
+    """Create two classes of twelve small photographs; `first_px` determines where they are cut."""
     for name in ("coffee", "rocket"):
         picture = getattr(pictures, name)()
         (root / name).mkdir(parents=True)
@@ -45,7 +45,7 @@ def runs_in(root: Path) -> dict[str, tuple[Manifest, Row]]:
 
 
 def test_the_same_command_on_another_folder_is_another_run(tmp_path: Path) -> None:
-    """At first the second was skipped as finished, and shown with the results of the first."""
+    """The second run is not skipped as finished, and has results of its own."""
     one, other = class_folders(tmp_path / "A" / "mine", 0), class_folders(tmp_path / "B" / "mine", 100)
     runs = tmp_path / "runs"
     assert trained(one, tmp_path / "rA", runs) == "finished"
@@ -55,10 +55,10 @@ def test_the_same_command_on_another_folder_is_another_run(tmp_path: Path) -> No
     assert first.images_key != second.images_key
     assert first_row["train_loss"] != second_row["train_loss"]
     assert trained(other, tmp_path / "rB", runs) == "skipped"
-    # The same pictures are the same run, wherever they lie now.
+    # The same images in another folder are the same run.
     moved = (tmp_path / "A").rename(tmp_path / "C") / "mine"
     assert trained(moved, tmp_path / "rC", runs) == "skipped"
-    # Another number of workers is measured, in a folder of its own, and learns the same.
+    # Another number of workers is timed in a folder of its own, and gives the same training loss.
     assert trained(other, tmp_path / "rB", runs, "loader.num_workers=1") == "finished"
     assert trained(other, tmp_path / "rB", runs, "loader.num_workers=1") == "skipped"
     (timed,) = (name for name in runs_in(runs) if name.rpartition("-")[2].startswith("t"))

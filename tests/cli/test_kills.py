@@ -1,6 +1,6 @@
-"""Runners that are killed and interrupted at any moment leave nothing behind, and the same command goes on.
+"""Runners that are killed or interrupted at any moment leave nothing behind, and the same command continues.
 
-PCR_EXP_NUM_ENDINGS=50 python -m pytest -m slow tests/experiments/test_kills.py: as often as that.
+`PCR_EXP_NUM_ENDINGS=50 python -m pytest -m slow tests/cli/test_kills.py` ends each runner 50 times.
 """
 
 import os
@@ -25,7 +25,7 @@ pytestmark = [
 
 NUM_ENDINGS = int(os.environ.get("PCR_EXP_NUM_ENDINGS", "5"))
 CONTINUED_EVERY = 5
-"""After one in so many endings the command is given again, and must come to the right result."""
+"""After one in this many endings, the command runs again and must produce the right result."""
 ENDS_WITHIN_S = 30.0
 
 DATA = (
@@ -40,7 +40,7 @@ TRAINING = (
 
 
 class Program:
-    """A command, given in a folder of its own each time, and what it makes there."""
+    """Command that runs in a new folder each time, and the function that reads its result there."""
 
     def __init__(
         self, module: str, arguments: Callable[[Path], list[str]], result: Callable[[Path], Any]
@@ -58,7 +58,7 @@ def records_in(folder: Path) -> dict[str, bytes]:
 
 
 def rows_in(folder: Path) -> dict[str, list[dict[str, Any]]]:
-    """All that does not depend on the clock, by run."""
+    """Return the rows of each run without the values that depend on the clock."""
     return {
         path.parent.name: deterministic_part(read_rows(path))
         for path in sorted((folder / "runs").glob("*/rows.jsonl"))
@@ -78,7 +78,7 @@ def starter() -> Iterator[Starter]:
 
 @pytest.fixture(scope="module")
 def shared(starter: Starter, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with photographs and records that trainings read."""
+    """Folder with the photographs and records that trainings read."""
     folder = tmp_path_factory.mktemp("shared")
     run(starter, "experiments.prepare", prepare_arguments(folder), folder)
     return folder
@@ -101,7 +101,7 @@ def programs(shared: Path) -> dict[str, Program]:
 
 
 def run(starter: Starter, module: str, arguments: list[str], folder: Path) -> int:
-    """Let a command end by itself; returns its pid."""
+    """Run a command to its end and return its pid; its exit status must be 0."""
     pid = starter.start(module, arguments, folder / "output", folder)
     status = starter.end(pid)
     assert status == 0, (folder / "output").read_text()
@@ -109,7 +109,7 @@ def run(starter: Starter, module: str, arguments: list[str], folder: Path) -> in
 
 
 def throttles_of(*pids: int) -> set[str]:
-    """Files in shared memory that these processes made."""
+    """Return the throttles' files in shared memory that these processes made."""
     prefixes = tuple(f"pcr-exp-throttle-{pid}-" for pid in pids)
     return {name for name in shared_memory() if name.startswith(prefixes)}
 
@@ -146,7 +146,7 @@ def test_nothing_is_left_and_the_same_command_continues(
         send(pid, number, to_all=ending % 2 == 0)
         alive = wait_until_ended(pid, ENDS_WITHIN_S)
         longest_s = max(longest_s, time.monotonic() - sent_s)
-        for number_of_end in (signal.SIGUSR1, signal.SIGKILL) if alive else ():  # tell where, then end
+        for number_of_end in (signal.SIGUSR1, signal.SIGKILL) if alive else ():  # print the stacks, then kill
             for left in alive:
                 os.kill(left, number_of_end)
             time.sleep(1)
@@ -169,9 +169,9 @@ def test_nothing_is_left_and_the_same_command_continues(
 
 
 def send(pid: int, number: int, *, to_all: bool) -> None:
-    """Kill the process that was started, as the system does for want of memory; or press Ctrl-C.
+    """Send SIGKILL to the started process, as the system does when memory runs out, or interrupt it.
 
-    `to_all`: to the processes that it started as well, as a terminal does, or else as `kill -INT` does.
+    `to_all` interrupts its children as well, as Ctrl-C in a terminal does. Otherwise `kill -INT` is imitated.
     """
     try:
         if to_all and number == signal.SIGINT:
@@ -179,4 +179,4 @@ def send(pid: int, number: int, *, to_all: bool) -> None:
         else:
             os.kill(pid, number)
     except ProcessLookupError:
-        pass  # it had ended by itself
+        pass  # it has already ended by itself

@@ -1,4 +1,4 @@
-"""What every runner shares, in this process: exit statuses, and what is told of a command and of a sweep."""
+"""Behaviour that all runners share: exit statuses, and messages about commands and sweeps."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Launched = Callable[..., int]
 
 @pytest.fixture
 def launched(monkeypatch: pytest.MonkeyPatch) -> Iterator[Launched]:
-    """Give a runner a command line; returns the exit status. What is logged stays pytest's."""
+    """Run a command line in this process and return its exit status. Logging is left to pytest."""
     before = Singleton.get_state()
 
     def give(*typed: str) -> int:
@@ -46,7 +46,7 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> Iterator[Launched]:
 
 
 def task(config: FiguresConfig) -> str:
-    """Ends as `out` says."""
+    """End as `out` requests."""
     if config.out == "bad":
         raise RunError("this one cannot be done")
     if config.out == "bug":
@@ -62,8 +62,8 @@ def task(config: FiguresConfig) -> str:
         ("out=good", 0, ""),
         ("out=bad", 1, "error: this one cannot be done"),
         ("out=bug", 1, "ZeroDivisionError: in the task"),
-        ("out=interrupted", 130, "interrupted; the same command continues"),
-        ("out=one,two", 1, "which -m begins"),
+        ("out=interrupted", 130, "interrupted; run the same command again to continue"),
+        ("out=one,two", 1, "which needs -m"),
         ("target=high", 1, "target"),
     ],
 )
@@ -88,7 +88,7 @@ def test_outcomes_that_nobody_wrote_are_no_success(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert tell_sweep(tmp_path, 0) == 1
-    assert "no job of this sweep has told how it ended" in capsys.readouterr().err
+    assert "no job of this sweep has reported an outcome in" in capsys.readouterr().err
     assert tell_sweep(tmp_path, 130) == 130
 
 
@@ -126,7 +126,7 @@ def test_a_path_of_the_program_is_no_setting(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_jobs_are_started_by_the_script_that_began_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a folder with a space in its name, too."""
+    """The script that began the sweep starts its jobs, also from a folder with a space in its name."""
     monkeypatch.setattr(sys.modules["__main__"], "__spec__", None)
     monkeypatch.setattr(sys, "argv", ["/my work/experiments/train.py"])
     assert _started() == ["/my work/experiments/train.py"]

@@ -1,4 +1,4 @@
-"""`pcr-exp`: every command in a line, runners beside those that look at records; and what is typed where."""
+"""`pcr-exp` lists runners and record tools, one a line, and messages name commands as they are typed."""
 
 from __future__ import annotations
 

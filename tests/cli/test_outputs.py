@@ -1,4 +1,4 @@
-"""What a user measures lies below outputs/, away from the project's, and is looked for there alone."""
+"""Users' measurements are written and looked up below outputs/ only, apart from the project's results."""
 
 import subprocess
 from collections.abc import Iterator
@@ -18,11 +18,11 @@ from tests.analysis.test_quality_files import DECODED, ROWS, index, write_qualit
 
 REPO = Path(__file__).parents[2]
 OURS = {("report", "results_root")}
-"""The one setting whose subject are the committed results."""
+"""The only setting that refers to the committed results."""
 
 
 def words(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
-    """Every text in a configuration, with the key that it is below."""
+    """Yield every string in a configuration after the key that it is below."""
     if is_dataclass(value):
         for field in fields(value):
             yield from words(getattr(value, field.name), field.name)

@@ -1,4 +1,4 @@
-"""What is typed wrongly is told with what to type instead."""
+"""Errors about mistyped overrides show what to type instead."""
 
 import shlex
 
@@ -27,7 +27,7 @@ def test_a_path_that_hydra_cannot_read_is_told_with_its_quotes(typed: str, to_ty
 
 
 def test_a_comma_is_told_from_a_sweep() -> None:
-    with pytest.raises(ConfigError, match=r"which -m begins\. A list is typed seed=\[a,b\], and .*\"0,1\"'$"):
+    with pytest.raises(ConfigError, match=r"which needs -m\. Write a list as seed=\[a,b\], and .*\"0,1\"'$"):
         check_overrides(["seed=0,1"], sweeps=False)
     check_overrides(["seed=0,1"], sweeps=True)
 

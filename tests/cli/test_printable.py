@@ -1,4 +1,4 @@
-"""What comes out of files is shown, whatever characters it has, and never sent to the terminal."""
+"""Text from files is shown with unprintable characters escaped; they never reach the terminal."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SHOWN = r"\x1b[2J\x1b]0;title\x07cat\n5 of 5 records are whole\r\u202e\udcff\x00
 
 @pytest.fixture
 def hostile(tmp_path: Path) -> Path:
-    """Records of two images, of which nothing that can be any text is harmless."""
+    """Records of two images with hostile text in the names of dataset, split, label, class and image."""
     named = {name: f"{name}{HOSTILE}" for name in ("dataset", "split")}
     header = RecordHeader(
         **named,
@@ -58,7 +58,7 @@ def hostile(tmp_path: Path) -> Path:
 
 
 def lines(text: str) -> list[str]:
-    """Of an output, every one of which is safe."""
+    """Return the lines of an output, all of whose characters must be printable."""
     assert text.replace("\n", "").isprintable()
     return text.splitlines()
 
@@ -85,7 +85,7 @@ def test_extract_shows_the_id_and_writes_no_such_file_name(
     hostile: Path, tmp_path: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for status in (0, 1):  # the second time the file is there
+    for status in (0, 1):  # the second time, the file exists
         assert main(["extract", str(hostile), "0"]) == status
         captured = capsys.readouterr()
         assert SHOWN.removesuffix(".jpg") in lines(captured.out + captured.err)[0]

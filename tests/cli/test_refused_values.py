@@ -1,4 +1,4 @@
-"""Values that cannot work are refused when a configuration is composed: key, value, and what is wanted."""
+"""Composing refuses values that cannot work; errors name the key, the value, and what is wanted."""
 
 import dataclasses
 import re
@@ -62,7 +62,7 @@ REFUSED = {
     ],
     "at least 64": ["dataset.size_px=32"],
     "a JPEG quality, 1..100": ["dataset.quality=101"],
-    "2, the one that this release makes": ["dataset.version=1"],
+    "2, the version of this release": ["dataset.version=1"],
     "two numbers": ["dataset.augment.crop_scale=[0.5]"],
     "0 < low <= high <= 1": ["dataset.augment.crop_scale=[0.5,0.1]"],
     "0 < low <= high": ["dataset.augment.crop_ratio=[0,1]"],
@@ -82,10 +82,10 @@ REFUSED = {
         "echo=example_before echo.repeat_groups=[11]",
         "echo=example_before echo.factor=3 echo.repeat_groups=[5,2]",
     ],
-    "at most one group per repeat, and echo.factor=2 makes 1": [
+    "at most one group per repeat; echo.factor=2 allows 1": [
         "echo=example_before echo.factor=2 echo.repeat_groups=[5,10]"
     ],
-    "[full], and same or renewed behind it": ["training.eval_groups=[same]"],
+    "[full], optionally followed by same and renewed": ["training.eval_groups=[same]"],
     "null or a multiple of": ["training.global_batch_size=0", "training.global_batch_size=100"],
     "a number above 0": ["training.learning_rate=inf", "training.learning_rate=0"],
     "a factor in (0, 1]": ["training.lr_gamma=0"],
@@ -101,7 +101,7 @@ REFUSED = {
     "in [0, 1)": ["training.momentum=1", "training.label_smoothing=1"],
     "step or cosine or constant": ["training.schedule=linear"],
     "quantise or sz": ["activations.codec=zfp"],
-    "the codec of these settings; activations=error_bounded_sz": [
+    "the codec that has these settings; an option such as activations=error_bounded_sz": [
         "activations=error_bounded activations.codec=sz"
     ],
     "fp16, int8, none, onebit, powersgd, ternary_stochastic, threelc": ["gradients.name=gzip"],
@@ -128,13 +128,13 @@ REFUSED = {
     ],
     "lesion or file": ["prepare dataset=ham10000 dataset.split=patient"],
 }
-"""By what is wanted: the last of these overrides of `train`, or of the command before them, is refused."""
+"""Overrides whose last one is refused, by what is wanted. The command is `train` unless it comes first."""
 ELSEWHERE = [
     (
         "training.input_sizes=[16,32]",
         "training.input_milestones",
         [],
-        "rising numbers of epochs, one less than",
+        "rising numbers of epochs, one fewer than",
     ),
     ("training=paper dataset.paper.epochs=0", "training.epochs", 0, "at least 1"),
     ("training=paper dataset.paper.learning_rate=0", "training.learning_rate", 0.0, "a number above 0"),
@@ -143,7 +143,7 @@ ELSEWHERE = [
     ("figures compare=loader.decode", "reference", None, "a value of loader.decode"),
     ("activation_study training.batch_size=8", "batch_sizes", [4, 16, 64], "at most training.batch"),
 ]
-"""Overrides that make another setting wrong: its key, its value, and what is wanted."""
+"""Overrides that make another setting invalid: its key, its value, and what is wanted."""
 
 
 def refused(typed: str) -> SettingError:
@@ -174,7 +174,7 @@ def test_a_value_that_another_does_not_suit_is_refused(typed: str, key: str, giv
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("gradients.name=threelc", "gradients: .threelc. with the settings of GradientsConfig"),
+        ("gradients.name=threelc", "gradients: .threelc. is not an option with settings of GradientsConfig"),
         ("+dataset.typo=5", "unknown configuration key: .*typo"),
         ("+typo=5", "unknown configuration key: .*typo"),
         ("model=torchvision", "model.name"),
@@ -194,8 +194,8 @@ _COUNTS = re.compile(
     r"(^|_)(num|max|every|epochs?|steps?|batch|size|px|pixels|images?|repeats|lanes|records|interval)(_|$)"
 )
 _ZERO_MEANS_SOMETHING = {
-    "loader.num_workers",  # decode in the training process
-    "training.warmup_epochs",  # none
+    "loader.num_workers",  # 0 decodes in the training process
+    "training.warmup_epochs",  # 0 is no warm-up
     "gradients.min_values",
     "scan.first_epoch",
     "storage.seek_ms",
@@ -203,7 +203,7 @@ _ZERO_MEANS_SOMETHING = {
 
 
 def test_no_count_size_or_frequency_may_be_zero_or_negative() -> None:
-    """Every whole number of every runner's configuration whose name counts something, set to 0 and -1."""
+    """Integer settings whose names denote a count refuse 0 and -1, except where 0 has a meaning."""
     refused = []
     for runner, overrides in (
         ("train", []),
@@ -219,7 +219,7 @@ def test_no_count_size_or_frequency_may_be_zero_or_negative() -> None:
         ("evaluate", []),
     ):
         for key, owner, name in whole_numbers(compose(runner, *overrides)):
-            # The paper's recipe is checked where training= copies from it.
+            # training= checks the paper's recipe when it copies from it.
             checked_elsewhere = key.startswith("dataset.paper.") or key in _ZERO_MEANS_SOMETHING
             if _COUNTS.search(name) and not checked_elsewhere:
                 for value in (0, -1):
@@ -230,7 +230,7 @@ def test_no_count_size_or_frequency_may_be_zero_or_negative() -> None:
 
 
 def whole_numbers(config: Any, prefix: str = "") -> Iterator[tuple[str, Any, str]]:
-    """(dotted key, its owner, its name) of all settings that are whole numbers, or may be."""
+    """Yield (dotted key, owner, name) of all integer settings, including optional ones."""
     for name, hint in get_type_hints(type(config)).items():
         value = getattr(config, name)
         if dataclasses.is_dataclass(value):

@@ -1,4 +1,4 @@
-"""Runners that read records from a web server give what they give from the local folder."""
+"""Runners give the same results from records on a web server as from a local folder."""
 
 from pathlib import Path
 

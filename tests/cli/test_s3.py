@@ -1,4 +1,4 @@
-"""Records made in a real S3 server by the command that users type, and trained on there."""
+"""Commands write records to a real S3 server and train from it."""
 
 import json
 import os
@@ -78,7 +78,7 @@ def test_records_go_into_a_bucket_and_training_reads_them_there(there: ObjectSto
     assert in_bucket == local
 
     checked = command("prepare", tmp_path, "--check")
-    assert f"{len(in_bucket)} objects below {ROOT}/{name} are as their indexes say" in checked.stdout
+    assert f"{len(in_bucket)} objects below {ROOT}/{name} match their indexes" in checked.stdout
 
     away, here = tmp_path / "away", tmp_path / "here"
     from_bucket = command("train", tmp_path, *TRAINING, f"runs_root={away}")
@@ -91,7 +91,7 @@ def test_records_go_into_a_bucket_and_training_reads_them_there(there: ObjectSto
 def test_what_was_stopped_goes_on_and_what_others_made_stays(
     there: ObjectStorage, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A record and an index lost; then somebody else's record; then records that are gone here."""
+    """Lost records and indexes are sent again, foreign records stay, and lost local copies are reported."""
     places = [
         f"dataset.root={tmp_path}/images",
         f"records.root={ROOT}",
@@ -106,7 +106,7 @@ def test_what_was_stopped_goes_on_and_what_others_made_stays(
     before, lost = dict(there.sizes(name)), f"{name}/train/pcr/record-000000.pcr"
     for path in (f"{name}/train/pcr/index.json", lost):
         there.remove(path)
-    with pytest.raises(RecordError, match="there are no records of others, or not all"):
+    with pytest.raises(RecordError, match="the records of others are missing or incomplete"):
         prepared("check=true")
     prepared()
     assert dict(there.sizes(name)) == before
@@ -115,7 +115,7 @@ def test_what_was_stopped_goes_on_and_what_others_made_stays(
     with pytest.raises(RecordError, match=r"record-000000\.pcr has 0 bytes, its index says"):
         prepared("check=true")
     there.write(lost, b"somebody else's")
-    with pytest.raises(RecordError, match=r"record-000000\.pcr is there already, of another encode"):
+    with pytest.raises(RecordError, match=r"record-000000\.pcr exists already, from a different encode"):
         prepared()
     assert there.read(lost, 0, 100) == b"somebody else's"
     there.remove(lost)
@@ -131,7 +131,9 @@ def test_what_was_stopped_goes_on_and_what_others_made_stays(
 
 def test_where_records_cannot_be_written(tmp_path: Path) -> None:
     for root in ("http://127.0.0.1:1/records", "memory://records"):
-        with pytest.raises(ConfigError, match=r"records are written to a local folder, to s3://"):
+        with pytest.raises(
+            ConfigError, match=r"records cannot be written there\. Wanted a local folder, s3://"
+        ):
             prepare(
                 compose(
                     "prepare", PrepareConfig, *DATA, f"records.root={root}", f"dataset.root={tmp_path}/images"

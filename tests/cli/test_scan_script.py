@@ -1,4 +1,4 @@
-"""Another scan script from the command line to tables: prepare, train, measure."""
+"""Another scan script works from the command line to tables: prepare, train, measure."""
 
 from __future__ import annotations
 

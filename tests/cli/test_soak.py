@@ -1,4 +1,4 @@
-"""The soak for as long as it takes to see that it works; the real one is `soak.py --minutes 30`."""
+"""Run the soak just long enough to see that it works. The real one is `soak.py --minutes 30`."""
 
 from __future__ import annotations
 

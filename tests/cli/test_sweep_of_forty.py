@@ -1,4 +1,4 @@
-"""A sweep of forty trainings on this machine: stopped, resumed, extended, and told of all the while."""
+"""A local sweep of forty trainings can be stopped, resumed and extended, and reports its state."""
 
 import csv
 import os
@@ -23,7 +23,7 @@ def environment() -> dict[str, str]:
 
 
 def begin(folder: Path, num_jobs: int) -> subprocess.Popen[bytes]:
-    """The command that users type; each job is a training of two updates."""
+    """Start a sweep as users do; each job is a training of two updates."""
     line = [sys.executable, "-m", "experiments.train", "-m", f"seed=range({num_jobs})", *DATA]
     line += ["hydra/launcher=joblib", "hydra.launcher.n_jobs=2", "hydra.sweep.dir=forty", "runs_root=runs"]
     line += ["components=[garden]", "model=patches", "training=debug", "training.device=cpu", "scan=group_2"]

@@ -1,4 +1,4 @@
-"""`python -m experiments.sweep`: how jobs stand by their files, the time left, one table, stopping them."""
+"""`python -m experiments.sweep`: job states from files, the time left, one table, and stopping jobs."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ time.sleep(60)
 
 @pytest.fixture
 def hold_job(tmp_path: Path) -> Iterator[Callable[[int | None], subprocess.Popen[str]]]:
-    """Let another process hold a job's lock, or that of the command which begins them."""
+    """Let another process hold the lock of a job or, for None, of the command that begins the jobs."""
     processes = []
 
     def hold(number: int | None) -> subprocess.Popen[str]:
@@ -82,11 +82,11 @@ def test_each_job_waits_runs_or_ended(
     write_outcome(tmp_path, 3, Outcome("seed=3", BEGUN, began_s=100.0))
     hold_job(2)
     command = hold_job(None)
-    job_lock(tmp_path, 3).touch()  # as a process leaves it that was killed
+    job_lock(tmp_path, 3).touch()  # as a killed process leaves it
     jobs = read_jobs(tmp_path)
     assert [job.state for job in jobs] == ["finished", "failed", "running", "died", "waiting"]
     assert (jobs[0].run, jobs[0].lasted_s) == (Path("/runs/a"), 60.0)
-    assert jobs[3].detail == "its process ended without a word" and jobs[4].job == "seed=4"
+    assert jobs[3].detail == "its process ended without reporting an outcome" and jobs[4].job == "seed=4"
     command.kill()
     command.wait()
     (last,) = read_jobs(tmp_path)[4:]
@@ -113,7 +113,7 @@ def test_a_job_shows_that_it_lives_and_which_run_is_its_own(tmp_path: Path) -> N
         (told,) = read_numbered(tmp_path).values()
         assert (told.status, told.run, told.began_s is not None) == (BEGUN, str(tmp_path / "run"), True)
         with (
-            pytest.raises(RunError, match=r"seed=3: this job of .* is run by process \d+ on"),
+            pytest.raises(RunError, match=r"seed=3: this job of .* is already run by process \d+ on"),
             running_job(tmp_path, 3, "seed=3"),
         ):
             pass
@@ -175,7 +175,7 @@ def test_what_slurm_gave_up_has_died(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def run_of(folder: Path, epochs: int) -> Path:
-    """What a table reads of a run."""
+    """Write the files of a run that a table reads, and return the run's folder."""
     folder.mkdir()
     (folder / "config.yaml").write_text(f"training: {{epochs: {epochs}}}\n")
     rows = [
@@ -275,7 +275,7 @@ def test_a_job_of_this_machine_is_asked_to_end(
     with pytest.raises(SystemExit, match="1"):
         main(["stop", str(folder)])
     said = capsys.readouterr()
-    assert "1 of 3 jobs asked to end" in said.out and "not from here: jobs [1, 2]" in said.err
+    assert "1 of 3 jobs asked to end" in said.out and "jobs [1, 2] cannot be ended from here" in said.err
     assert processes[0].wait(10) == -signal.SIGTERM
     assert processes[1].poll() is None
 

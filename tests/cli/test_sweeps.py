@@ -1,4 +1,4 @@
-"""Sweeps under Hydra's launchers, in real processes: what is told at the end, and the exit status."""
+"""Sweeps under Hydra's launchers, in real processes: final messages and exit statuses."""
 
 import os
 import re
@@ -75,7 +75,7 @@ def sweep(folder: Path, *arguments: str, **variables: str) -> subprocess.Complet
 
 
 def begin(folder: Path, *arguments: str) -> subprocess.Popen[str]:
-    """A program in a session of its own, at a moment when one of its jobs waits."""
+    """Start a program in a session of its own, and return when one of its jobs waits."""
     process = subprocess.Popen(
         command(folder, *arguments),
         cwd=folder,
@@ -83,7 +83,7 @@ def begin(folder: Path, *arguments: str) -> subprocess.Popen[str]:
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        # It would be inherited, were it ignored here: `nohup make test &`.
+        # If SIGINT is ignored here (`nohup make test &`), the program would inherit that.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
     deadline_s = time.monotonic() + 60
@@ -93,7 +93,7 @@ def begin(folder: Path, *arguments: str) -> subprocess.Popen[str]:
 
 
 def end(process: subprocess.Popen[str]) -> None:
-    """Whatever is left of a session."""
+    """Kill whatever is left of a session."""
     for pid in processes_of(process.pid):
         os.kill(pid, signal.SIGKILL)
     process.wait()
@@ -102,7 +102,7 @@ def end(process: subprocess.Popen[str]) -> None:
 
 
 def table_of(done: subprocess.CompletedProcess[str]) -> dict[str, str]:
-    """The table's jobs and how they ended."""
+    """Return how each job of the printed table ended."""
     lines = done.stderr[done.stderr.index(" jobs, ") :].splitlines()
     cells = [[cell.strip() for cell in re.split("[│┃]", line)[1:-1]] for line in lines if "out=" in line]
     return {cell[0].removeprefix("out="): cell[1] for cell in cells if cell}
@@ -154,7 +154,7 @@ def test_a_job_whose_process_died_is_listed_as_dead(tmp_path: Path) -> None:
         "with one process, joblib runs jobs in the one that was started"
     )
     (outcome,) = read_ended(next(tmp_path.glob("outputs/runs/.sweeps/*")), interrupted=False)
-    assert (outcome.status, outcome.detail) == (DIED, "its process ended without a word")
+    assert (outcome.status, outcome.detail) == (DIED, "its process ended without reporting an outcome")
     done = sweep(tmp_path, "hydra/launcher=joblib", "hydra.launcher.n_jobs=2", "out=killed,good")
     assert done.returncode == 1
     ends = {job.split()[0]: end for job, end in table_of(done).items()}
@@ -164,7 +164,7 @@ def test_a_job_whose_process_died_is_listed_as_dead(tmp_path: Path) -> None:
 def test_an_interrupted_sweep_tells_what_was_done(tmp_path: Path) -> None:
     done = sweep(tmp_path, "out=one,bad,interrupted,two")
     assert done.returncode == 130
-    assert "interrupted; the same command continues" in done.stderr
+    assert "interrupted; run the same command again to continue" in done.stderr
     ends = {job.split()[0]: end for job, end in table_of(done).items()}
     assert ends == {"one": "finished", "bad": "failed", "interrupted": "interrupted"}
     assert "Traceback" not in done.stderr
@@ -210,7 +210,7 @@ def test_a_signal_unwinds_a_sweep_under_way(launcher: str, number: int, status: 
 def test_an_interrupt_that_a_library_turned_into_another_error_is_one(tmp_path: Path) -> None:
     done = sweep(tmp_path, "out=masked,good")
     assert done.returncode == 130
-    assert "interrupted; the same command continues" in done.stderr
+    assert "interrupted; run the same command again to continue" in done.stderr
 
 
 def test_an_interrupt_when_all_is_done_does_not_cut_short_what_is_put_away(tmp_path: Path) -> None:

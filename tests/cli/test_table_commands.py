@@ -1,4 +1,4 @@
-"""Commands on a table of photographs: its rows become records, and a task is learned from any column."""
+"""Rows of a table of photographs become records, and commands learn a task from any column."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NUM = 48
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Pictures whose redness the columns tell: as a class, as one of two tags, and as a number."""
+    """Table of images with their redness as a class, as one of two tags, and as a number."""
     root = tmp_path_factory.mktemp("table")
     rng = np.random.default_rng(0)
     rows = []
@@ -99,9 +99,9 @@ def test_quality_is_measured_of_the_images_of_a_table(table: Path, tmp_path: Pat
 
 
 def test_training_on_records_with_fields_reads_images_alone(table: Path, tmp_path: Path) -> None:
-    """Cached and echoed, it delivers in two epochs the bytes of the images, as without fields.
+    """Two epochs with a cache and echoing deliver the bytes of the images alone, as without fields.
 
-    How many come from the cache depends on reads ahead: an epoch's first ones may begin before they are kept.
+    How many come from the cache depends on read-ahead: an epoch may begin to read before they are cached.
     """
     quick = ["training=debug", "training.num_threads=1", "training.epochs=2", "loader.num_workers=0"]
     quick += ["echo=batch", "storage.cache=memory", "storage.cache_mib=4", "scan=group_2"]
@@ -148,7 +148,7 @@ def test_a_run_is_judged_by_its_task(
     assert manifest.num_classes == (2 if kind == "several" else 1)
     assert manifest.majority_share == guessed and f"val_{manifest.headline}" in metrics
     assert not (folder / "predictions.npz").exists()
-    with pytest.raises(ConfigError, match=r"task=regression: 'dark' is no number"):
+    with pytest.raises(ConfigError, match=r"task=regression: 'dark' is not a number"):
         run_training(compose("train", *settings(table, tmp_path / "x"), *quick, "task=regression"))
 
 
@@ -216,7 +216,7 @@ def test_what_a_task_tolerates_is_answered(
 
 
 def test_another_value_in_the_same_place_among_all_is_noticed(table: Path, tmp_path: Path) -> None:
-    """Classes are stored by their place in the order of names, which a small correction leaves alone."""
+    """A corrected value is noticed even if it keeps its rank among all values, which records store."""
     own = tmp_path / "own"
     shutil.copytree(table.parent, own)
     given = settings(own / table.name, tmp_path, "redness", "number")

@@ -1,4 +1,4 @@
-"""Answers: as they are in a pipe, rendered on a terminal, and where their figures lie."""
+"""Results are plain text in a pipe and rendered on a terminal; the paths of their figures follow."""
 
 from __future__ import annotations
 

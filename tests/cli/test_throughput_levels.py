@@ -1,4 +1,4 @@
-"""`pcr-exp throughput`: our own scan levels in this process, and what is measured in a checkout alone."""
+"""`pcr-exp throughput` measures our own scan levels in-process; other measurements need a checkout."""
 
 from pathlib import Path
 
@@ -30,7 +30,7 @@ def test_levels_are_measured_in_turns_under_every_storage(tmp_path: Path) -> Non
     assert rows["model_images_per_s"].isna().all()
     text = (tmp_path / "out" / "throughput.md").read_text()
     assert "| 5 MiB/s | group 1 | scaled, filtered |" in text
-    assert "* dali: absent, loaders of others are measured in a checkout" in text
+    assert "* dali: absent, loaders of other projects are measured in a checkout" in text
     names = {path.name for path in (tmp_path / "out").glob("*.png")}
     assert names == {"throughput_vs_scan.png"}
 
@@ -42,7 +42,8 @@ def test_levels_are_measured_in_turns_under_every_storage(tmp_path: Path) -> Non
         ("one_core=true", "one_core=true: wanted false. One core alone is measured in a checkout"),
         (
             "scans=[]",
-            r"scans=\[\]: wanted at least one scan level. Loaders of others are measured in a checkout",
+            r"scans=\[\]: wanted at least one scan level. "
+            "Loaders of other projects are measured in a checkout",
         ),
     ],
 )

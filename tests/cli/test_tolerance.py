@@ -1,4 +1,4 @@
-"""`python -m experiments.tolerance`: settings that are refused, and a whole measurement."""
+"""`python -m experiments.tolerance`: refused settings, and a complete measurement."""
 
 import json
 import re

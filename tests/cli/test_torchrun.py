@@ -63,7 +63,7 @@ def test_an_error_ends_all_processes(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_job_that_fails_in_one_process_ends_the_sweep_of_both(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    broken = f"records.root={tmp_path}/file/records"  # found by the first process, for which the other waits
+    broken = f"records.root={tmp_path}/file/records"  # only the first process finds out; the other waits
     sweep = ("hydra.mode=MULTIRUN", f"hydra.sweep.dir={tmp_path}/hydra", "seed=0,1")
     done = launched(2, tmp_path, broken, "gradients=threelc", *sweep)
     assert done.returncode == 1
@@ -101,7 +101,7 @@ ELASTIC = (
     *("training.checkpoint_every_steps=1", "training.epochs=4", "training.log_every_steps=1"),
     *("training.batch_size=4", "training.global_batch_size=8"),
 )
-"""A run that two processes or one train alike, with a checkpoint in the middle of every epoch."""
+"""Run that two processes or one train alike, with checkpoints in the middle of every epoch."""
 
 
 def start(command: list[str], output: Path) -> subprocess.Popen[bytes]:
@@ -110,7 +110,7 @@ def start(command: list[str], output: Path) -> subprocess.Popen[bytes]:
 
 
 def process_of(torchrun: subprocess.Popen[bytes]) -> dict[str, psutil.Process]:
-    """The training processes by rank."""
+    """Return the training processes by rank."""
     children = psutil.Process(torchrun.pid).children()
     return {child.environ()["RANK"]: child for child in children if "RANK" in child.environ()}
 
@@ -151,18 +151,18 @@ def test_a_rank_that_is_killed_is_named_and_all_go_on_in_mid_epoch(tmp_path: Pat
 
 @pytest.mark.slow
 def test_one_node_goes_on_where_another_is_lost(tmp_path: Path) -> None:
-    """Two nodes of a process each, of which the second is lost: the first trains the rest alone."""
+    """When the second of two nodes is lost, the first finishes the training alone (one process each)."""
     port = 29500 + os.getpid() % 1000
     command = command_of(1, tmp_path, *ELASTIC)
     at = command.index("--nproc-per-node")
-    del command[at + 2 : at + 4]  # the port of one node alone
+    del command[at + 2 : at + 4]  # --master-port is for a single node
     rendezvous = ["--rdzv-backend", "c10d", "--rdzv-endpoint", f"localhost:{port}", "--rdzv-id", "lost"]
     nodes = ["--nnodes", "1:2", "--max-restarts", "3", *rendezvous]
     outputs = [tmp_path / f"output-{node}" for node in range(2)]
     agents = []
     try:
         for node, output in enumerate(outputs):
-            host = ["--rdzv-conf", f"is_host={node == 0}"]  # else the one that comes first, and may be lost
+            host = ["--rdzv-conf", f"is_host={node == 0}"]  # else the first to arrive, perhaps node 1
             agents.append(start([*command[:at], *nodes, *host, *command[at:]], output))
         wait_for(lambda: any("epoch 2/4" in output.read_text() for output in outputs), outputs[0])
         os.killpg(agents[1].pid, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""What studies show where runs are tracked: lines, tables, figures, and all their files as an artifact."""
+"""Studies send the tracker lines, tables, figures, and all their files as an artifact."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("light_figures")
 
 
 class Recorder:
-    """A tracker that remembers what it was shown."""
+    """Tracker that records what it receives."""
 
     def __init__(self) -> None:
         self.shown: dict[str, list[str]] = {"figure": [], "table": [], "artifact": [], "finish": []}
@@ -77,7 +77,7 @@ def test_quality_shows_ms_ssim_over_scan_groups(class_folders: Path, tmp_path: P
 
 @pytest.fixture
 def files(tmp_path: Path) -> list[Path]:
-    """What a study leaves: a page, a figure, a table, and one that is too large to be shown."""
+    """Files of a study: a page, a figure, a table, and a table that is too large to be shown."""
     names = ("page.md", "curve.png", "table.csv", "rows.csv")
     for name, text in zip(names, ("# Page\n", "", "x\n1\n", "x\n" + "1\n" * 200_000), strict=True):
         (tmp_path / name).write_text(text)

@@ -1,4 +1,4 @@
-"""What a training run leaves behind besides its rows: its figure, in its directory and in the tracker."""
+"""A training run writes its figure to its directory and sends it to the tracker."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ TINY = [
     "training=debug",
     "training.num_threads=1",
     "loader=debug",
-    # The last batch has three images: at 0.01 their statistics can be the end of a model (torch 2.11).
+    # The last batch has three images: at 0.01, their batch statistics can ruin a model (torch 2.11).
     "training.learning_rate=0.001",
     "dataset.num_train=32",
     "dataset.num_val=16",

@@ -1,4 +1,4 @@
-"""`python -m pcr_exp verify`: what a folder of records lacks, and what it has too much of."""
+"""`python -m pcr_exp verify` reports files that are missing or superfluous in a folder of records."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ Output = pytest.CaptureFixture[str]
 
 @pytest.fixture
 def copy(split: Path, tmp_path: Path) -> Path:
-    """Both encodings of a split, seven records each."""
+    """Copy of both encodings of a split, seven records each."""
     for encoding in ("pcr", "baseline"):
         shutil.copytree(split / encoding, tmp_path / "train" / encoding)
     return tmp_path / "train"
 
 
 def verified(root: Path | str, capsys: Output) -> list[str]:
-    """What it says of an address that is not whole."""
+    """Return the lines that `verify` prints for an address with faults."""
     assert main(["verify", str(root)]) == 1
     return capsys.readouterr().out.splitlines()
 
@@ -38,7 +38,7 @@ def test_an_index_that_is_missing(copy: Path, capsys: Output) -> None:
     for root, place in ((copy, "pcr"), (copy.parent, "train/pcr")):
         missing, whole = verified(root, capsys)
         assert missing.startswith(
-            f"missing: {place}/index.json: of the 7 records in this folder, which nothing"
+            f"missing: {place}/index.json: without it, nothing can open the 7 records in this folder"
         )
         assert "7 of 14 records are whole" in whole and whole.endswith("baseline")
     missing, whole = verified(copy / "pcr", capsys)
@@ -67,7 +67,7 @@ def test_records_that_are_not_there_and_records_that_are_not_listed(copy: Path, 
         "missing: pcr/record-000002.pcr: index.json lists it, and it is not there. Copy"
     )
     assert more.startswith(
-        "not listed: pcr/record-000009.pcr: it lies there, and index.json does not list it"
+        "not listed: pcr/record-000009.pcr: index.json does not list it, so nothing reads it"
     )
     assert "13 of 14 records are whole" in whole
 

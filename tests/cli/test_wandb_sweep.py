@@ -1,4 +1,4 @@
-"""Grids as files for `wandb sweep`: the same jobs as `-m` makes."""
+"""Files for `wandb sweep` describe the same jobs as a grid with `-m`."""
 
 import re
 
@@ -34,13 +34,13 @@ def test_what_is_typed_goes_before_what_the_experiment_says() -> None:
 
 
 def test_one_job_is_no_grid() -> None:
-    with pytest.raises(ConfigError, match=r"scan=group_1: one job, and no grid\. Give an experiment"):
+    with pytest.raises(ConfigError, match=r"scan=group_1: this is one job, not a grid\. Give an experiment"):
         wandb_sweep(["scan=group_1"])
 
 
 @pytest.mark.parametrize(
     ("typed", "words"),
-    [("scan=group_1", "one job, and no grid"), ("scan=[1,2", "no viable alternative|mismatched")],
+    [("scan=group_1", "this is one job, not a grid"), ("scan=[1,2", "no viable alternative|mismatched")],
 )
 def test_what_was_typed_wrongly_is_said_without_a_traceback(
     typed: str, words: str, capsys: pytest.CaptureFixture[str]

@@ -1,4 +1,4 @@
-"""Bounds stand beside the fields of settings, and are asked by their keys."""
+"""Bounds are declared with the fields of settings, and errors name the settings' keys."""
 
 from __future__ import annotations
 

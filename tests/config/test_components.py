@@ -1,4 +1,4 @@
-"""Registering components, and what goes wrong with it."""
+"""Registering components, and the errors that it can raise."""
 
 import ast
 import subprocess
@@ -18,7 +18,7 @@ HEAVY = ("torch", "torchvision", "scipy", "pandas", "matplotlib", "wandb", "cv2"
 
 
 def test_every_component_is_found_without_what_it_needs_to_run() -> None:
-    """Composing a configuration and `--help` wait for no heavy import."""
+    """Composing a configuration, and so `--help`, imports no heavy library."""
     code = f"""
 import sys, time
 from pcr_exp.config.compose import compose
@@ -48,14 +48,16 @@ def test_a_name_is_registered_once() -> None:
 
         @register("gradients", "int8", GradientsConfig)
         def mine(config: GradientsConfig, seed: int) -> None:
-            """Would take its place."""
+            """Would replace the registered component."""
 
 
 def test_settings_that_no_component_has() -> None:
     class MineConfig:
         name = "mine"
 
-    with pytest.raises(ConfigError, match="model: 'mine' with the settings of MineConfig; choose one"):
+    with pytest.raises(
+        ConfigError, match="model: 'mine' is not an option with settings of MineConfig; choose one"
+    ):
         build("model", MineConfig())
 
 

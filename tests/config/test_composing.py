@@ -1,4 +1,4 @@
-"""What tests compose quickly is what is composed for a user."""
+"""The tests' fast way to compose gives what users get."""
 
 import composing
 import pytest
@@ -18,7 +18,7 @@ from pcr_exp.errors import ConfigError
     ],
 )
 def test_the_quick_way_gives_what_the_slow_way_gives(runner: str, overrides: str) -> None:
-    for _ in range(2):  # the second from what the first merged
+    for _ in range(2):  # the second time from the cache
         slow = compose.compose(runner, composing.SCHEMAS[runner], *overrides.split())
         assert composing.compose(runner, *overrides.split()) == slow
 

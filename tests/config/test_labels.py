@@ -1,4 +1,4 @@
-"""Names that say what was run: a preset that was overridden is called by its numbers."""
+"""Labels state what was run: a preset with overridden values is called by its numbers."""
 
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -38,7 +38,7 @@ def hydra() -> Iterator[None]:
 
 
 def composed(command: str) -> Any:
-    """One group alone, such as `scan=mssim scan.threshold=0.9`."""
+    """Compose one group alone, such as `scan=mssim scan.threshold=0.9`."""
     group, _, _ = command.partition("=")
     config = compose(overrides=f"+{command}".split())[group]
     if not OmegaConf.get_type(config) or OmegaConf.get_type(config) is dict:
@@ -100,7 +100,7 @@ LABELS = {
 
 @pytest.mark.parametrize(("command", "label", "slug"), CALLED)
 def test_settings_are_called_by_their_numbers(command: str, label: str, slug: str) -> None:
-    """Of a run that goes on, and of one that is read."""
+    """A composed configuration and one that is read from a run have the same labels."""
     to_label, to_slug = LABELS[command.partition("=")[0]]
     config = composed(command)
     assert (to_label(config), to_slug(config)) == (label, slug)
@@ -111,7 +111,7 @@ def test_settings_are_called_by_their_numbers(command: str, label: str, slug: st
 
 
 def test_four_storages_of_one_name_have_four_labels() -> None:
-    """As committed figures had them: all four were called slow_disk."""
+    """Labels distinguish four storages, all named slow_disk, of committed figures."""
     configs: list[dict[str, Any]] = [
         {"name": "slow_disk", "bandwidth_mib_per_s": rate, "latency_ms": 0.0, "requests_per_s": None}
         for rate in (7.0, 1.1, 2.8, 2.0)

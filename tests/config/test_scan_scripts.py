@@ -1,4 +1,4 @@
-"""Scan scripts: what they say, what their ids hold, and which are refused."""
+"""Scan scripts: their scans, the content of their ids, and the scripts that are refused."""
 
 from dataclasses import asdict
 from typing import Any
@@ -42,7 +42,7 @@ Y, CB, CR = (scan(component, first=1, last=63) for component in range(3))
 
 
 def test_the_default_is_the_paper_s() -> None:
-    """Ids, and so records and runs, are what they were before there was a choice."""
+    """Ids, and so records and runs, are the same as before scripts could be chosen."""
     script = option("default").script
     assert (script, script.id, script.num_groups) == (DEFAULT, "libjpeg-default", 10)
     assert RecordsConfig().codec_id == "libjpeg-default"
@@ -97,12 +97,15 @@ def test_an_option_that_is_not_there_is_refused_with_those_that_are() -> None:
         ([DC, scan(3, first=1, last=63)], r"components=\[3\]: wanted components among"),
         ([DC, scan(2, 1, high=1)], "each once and in order"),
         ([DC, Y, scan(0, first=1, last=63, low=11)], r"Ah and Al in 0\.\.10"),
-        ([DC, Y, Y], "coefficient 1 of component 0 came to bit 0"),
-        ([DC, scan(0, first=1, last=63, high=1)], "has not come yet: Ah is 0"),
-        ([DC, scan(0, first=1, last=63, low=2), scan(0, first=1, last=63, high=2)], "came to bit 2"),
+        ([DC, Y, Y], "coefficient 1 of component 0 has earlier scans down to bit 0"),
+        ([DC, scan(0, first=1, last=63, high=1)], "has no earlier scan: Ah is 0"),
+        (
+            [DC, scan(0, first=1, last=63, low=2), scan(0, first=1, last=63, high=2)],
+            "has earlier scans down to bit 2: Ah is 2, and Al one less",
+        ),
         ([DC, scan(0, first=1, last=63, low=1), CB, CR], r"all bits of component 0; its coefficients \[1, 2"),
         ([DC, Y, CB, scan(2, first=1, last=62)], r"component 2; its coefficients \[63\]"),
-        ([DC, Y, CB, CR], "name='default': wanted another name"),
+        ([DC, Y, CB, CR], "name='default': wanted default for libjpeg's script, and another name"),
     ],
 )
 def test_scripts_that_make_no_whole_image_are_refused(scans: list[ScanOfScriptConfig], reason: str) -> None:
@@ -112,7 +115,7 @@ def test_scripts_that_make_no_whole_image_are_refused(scans: list[ScanOfScriptCo
 
 @pytest.mark.parametrize("text", ["jpeg", "jpeg_", "other_0.0.0.0.0", "jpeg_0.1.2", "jpeg_012.0.0.0.x"])
 def test_other_texts_are_no_ids(text: str) -> None:
-    with pytest.raises(ValueError, match="is no id of a scan script"):
+    with pytest.raises(ValueError, match="is not the id of a scan script"):
         script_of(text)
 
 
@@ -125,7 +128,7 @@ def test_another_codec_has_no_scripts_of_jpeg() -> None:
 
 
 def test_groups_follow_the_script() -> None:
-    """Ten is the last group of libjpeg's script, and stands for the last of a shorter one."""
+    """Group 10, the last of libjpeg's script, stands for the last group of a shorter script."""
     assert groups_of_script("groups", [1, 2, 5, 10], 6) == [1, 2, 5, 6]
     assert groups_of_script("groups", list(range(1, 11)), 4) == [1, 2, 3, 4]
     assert groups_of_script("groups", [3, 10], 10) == [3, 10]

@@ -23,7 +23,7 @@ LABELS = {
 
 @pytest.fixture
 def make_config(tmp_path: Path) -> Callable[..., DatasetConfig]:
-    """A dataset's configuration; its root is tmp_path and nothing is held out to tune by, unless given."""
+    """Make a dataset's configuration. By default, its root is tmp_path and no images are held out to tune."""
 
     def make(kind: str, **settings: Any) -> DatasetConfig:
         given = {
@@ -41,7 +41,7 @@ def make_config(tmp_path: Path) -> Callable[..., DatasetConfig]:
 
 @pytest.fixture
 def put(tmp_path: Path) -> Callable[..., None]:
-    """Put empty files at paths below tmp_path: reading a layout opens no picture."""
+    """Create empty files below tmp_path: reading a layout opens no image."""
 
     def make(*files: str) -> None:
         for file in files:

@@ -45,7 +45,7 @@ def test_a_new_picture_moves_no_other(root: Path, make_config, put):
 
 
 def test_split_by_file_is_the_papers(make_config):
-    """numpy's RandomState(42).permutation(30) begins 27, 15, 23, 17, 8, 9; over names in numeric order."""
+    """val is the start of numpy's RandomState(42).permutation(30), which indexes names in numeric order."""
     assert {sample.path.stem for sample in read(make_config("celebahq", split="file")).val} == {
         "27",
         "15",
@@ -74,7 +74,7 @@ def test_picture_without_row_is_left_out_with_a_remark(make_config, put):
 def test_none_of_the_pictures_there(root: Path, make_config):
     for path in (root / "CelebA-HQ-img").iterdir():
         path.unlink()
-    with pytest.raises(DatasetError, match=r"lists 30 images; none is there: 0\.jpg"):
+    with pytest.raises(DatasetError, match=r"lists 30 images, but none exists: 0\.jpg"):
         read(make_config("celebahq"))
 
 
@@ -113,5 +113,5 @@ def test_bad_row(root: Path, make_config, bad: str):
 
 def test_annotation_cut_short(root: Path, make_config):
     write_annotation(root, 20, says=30)
-    with pytest.raises(DatasetError, match="says 30 images and lists 20: cut short"):
+    with pytest.raises(DatasetError, match="says 30 images but lists 20: it may be cut short"):
         read(make_config("celebahq"))

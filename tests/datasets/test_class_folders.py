@@ -1,4 +1,4 @@
-"""A small part of a dataset to take along."""
+"""A small part of a dataset can be copied into class folders."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Every configs/dataset/*.yaml composes into its dataclass, and refuses keys that it does not know."""
+"""Every configs/dataset/*.yaml composes into its dataclass and refuses unknown keys."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_a_file_for_each_schema():
 def test_composes_into_its_dataclass(name: str):
     config = dataset_of(f"dataset={name}")
     assert type(config) is schemas("dataset")[name]
-    own = name in ("folder", "table")  # whose folders nobody else knows
+    own = name in ("folder", "table")  # their folders are the user's own
     assert config.name == ("folder" if own else name)
     assert config.root == (None if own or name == "mixture" else f"data/{name}")
     assert config.paper.model == "resnet18"

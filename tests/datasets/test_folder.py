@@ -61,13 +61,15 @@ def test_fewer_than_two_classes(make_config, put, files: list[str]):
 
 def test_class_of_other_files_says_what_was_found(make_config, put):
     put("cat/1.jpg", "cat/2.jpg", "dog/1.png", "dog/2.png")
-    with pytest.raises(DatasetError, match=r"class 'dog': .* holds no JPEG .* but 1\.png, 2\.png"):
+    with pytest.raises(DatasetError, match=r"class 'dog': .* holds no JPEG .*; it holds 1\.png, 2\.png"):
         read(make_config("folder"))
 
 
 def test_nothing_to_report_on(make_config, put):
     put("cat/1.jpg", "dog/1.jpg")
-    with pytest.raises(DatasetError, match=r"folder: the val split has no image, of 2: .*val_fraction"):
+    with pytest.raises(
+        DatasetError, match=r"folder: the val split has no image \(2 in all\): .*val_fraction"
+    ):
         read(make_config("folder", val_fraction=0.001))
 
 
@@ -100,15 +102,15 @@ def test_what_is_left_alone_is_counted_and_said(make_config, put):
     put(*(f"cat/{i}.jpg" for i in range(20)), *(f"dog/{i}.jpg" for i in range(20)))
     put("cat/a.png", "dog/b.PNG", "dog/c.webp", "dog/README", "dog/.DS_Store", "dog/more/1.jpg", "loose.jpg")
     remarks = " ".join(read(make_config("folder")).seen.all_remarks())
-    assert "beside 40 JPEG files lie 2 .png, 1 .webp, 1 (no suffix), which are not looked at" in remarks
-    assert "1 folder is beside the images and not looked into" in remarks and "dog/more" in remarks
-    assert "1 JPEG files lie in" in remarks and "loose.jpg" in remarks
+    assert "next to 40 JPEG files there are 2 .png, 1 .webp, 1 (no suffix), which are ignored" in remarks
+    assert "1 folder is next to the images and not searched" in remarks and "dog/more" in remarks
+    assert "1 JPEG files in" in remarks and "loose.jpg" in remarks
 
 
 def test_folders_beside_train_and_val_are_said(make_config, put):
     put(*(f"{split}/{name}/1.jpg" for split in ("train", "val", "test") for name in ("cat", "dog")))
     (remark,) = read(make_config("folder")).seen.all_remarks()
-    assert "folders beside train/ and val/, which are not looked at: test." in remark
+    assert "folders besides train/ and val/, which are ignored: test." in remark
 
 
 def patients(num: int) -> list[str]:
@@ -138,7 +140,7 @@ def test_an_image_that_is_in_no_group_is_named(make_config, put):
 def test_groups_on_both_given_sides_are_said(make_config, put):
     put(*(f"{split}/{path}" for split in ("train", "val") for path in patients(2)), "train/cat/p7_l.jpg")
     (remark,) = read(make_config("folder", tune_fraction=0, group_by=r"/(p\d)_")).seen.all_remarks()
-    assert "2 groups of dataset.group_by='/(p\\\\d)_' have images in train/ and in val/ (p0, p1)" in remark
+    assert "2 groups of dataset.group_by='/(p\\\\d)_' have images in both train/ and val/ (p0, p1)" in remark
 
 
 @pytest.mark.parametrize("expression", ["p[0-9]+", "(p)([0-9])", "(p[0-9]+"])

@@ -1,4 +1,4 @@
-"""Cross-validation: every image validates once, groups stay together, and a new image moves none."""
+"""Cross-validation: every image validates once, groups stay together, and new images move no others."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pcr_exp.errors import ConfigError, DatasetError
 
 MakeConfig = Callable[..., DatasetConfig]
 PETS = "pets-dc9026b5"
-"""What the records of a dataset were called before there were folds."""
+"""Name of a dataset's records from before folds existed."""
 names = st.lists(st.text(min_size=1), min_size=1, max_size=60, unique=True)
 NAMES = [f"{i:04d}.jpg" for i in range(200)]
 
@@ -71,8 +71,8 @@ def test_every_image_validates_once(tmp_path: Path, make_config: MakeConfig):
     for fold in folds:
         assert not fold["val"] & (fold["train"] | fold["tune"]) and len(set().union(*fold.values())) == 200
         assert 0.04 < len(fold["tune"]) / (200 - len(fold["val"])) < 0.18
-        assert any(id_.startswith("train/") for id_ in fold["val"])  # those of the publisher's train, too
-    lay(tmp_path, "train", 150, 160)  # ids of their own, as they lie in train/
+        assert any(id_.startswith("train/") for id_ in fold["val"])  # images of the publisher's train, too
+    lay(tmp_path, "train", 150, 160)  # new images: ids begin with the folder, train/
     for fold, before in enumerate(folds):
         after = ids(replace(config, fold=fold))
         assert all(after[split] >= before[split] for split in after)
@@ -127,7 +127,7 @@ def test_folds_without_a_choice_of_one(tmp_path: Path, make_config: MakeConfig):
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"fold": 0}, r"dataset.fold=0: wanted null, as dataset.num_folds is null"),
+        ({"fold": 0}, r"dataset.fold=0: wanted null, because dataset.num_folds is null"),
         ({"fold": 5, "num_folds": 5}, r"dataset.fold=5: wanted null or 0 to 4"),
         ({"fold": -1, "num_folds": 5}, r"dataset.fold=-1: wanted null or 0 to 4"),
         ({"num_folds": 1}, r"dataset.num_folds=1: wanted null or 2 or more"),
@@ -152,11 +152,13 @@ def test_a_fold_without_an_image_says_what_to_do(tmp_path: Path, make_config: Ma
     classes = ("cat", "dog")
     used = {fold_of(f"{name}/{image}", 40, 42) for name in classes for image in NAMES[:6]}
     empty = min(set(range(40)) - used)
-    with pytest.raises(DatasetError, match=r"no image, of 6: add images, or lower dataset.num_folds \(40\)"):
+    with pytest.raises(
+        DatasetError, match=r"no image \(6 in all\): add images, or lower dataset.num_folds \(40\)"
+    ):
         open_dataset(replace(config, fold=empty))
 
 
 def test_folds_of_the_embedded_dataset_are_remarked_on(make_config: MakeConfig):
     small = {"num_train": 32, "num_val": 16, "size_px": 64}
     dataset = open_dataset(make_config("photos", num_folds=2, fold=0, **small))
-    assert any("report nothing" in remark for remark in dataset.seen.all_remarks())
+    assert any("not to report results" in remark for remark in dataset.seen.all_remarks())

@@ -65,7 +65,9 @@ def test_flat_val(root: Path, make_config, put):
 def test_empty_class_folder(root: Path, make_config, split: str):
     for path in (root / split / CAT).iterdir():
         path.unlink()
-    with pytest.raises(DatasetError, match=rf"class '{CAT}': .*{split}/{CAT} holds no JPEG .* but nothing"):
+    with pytest.raises(
+        DatasetError, match=rf"class '{CAT}': .*{split}/{CAT} holds no JPEG .*; it holds nothing"
+    ):
         read(make_config("imagenet"))
 
 

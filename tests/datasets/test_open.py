@@ -44,7 +44,7 @@ def test_settings_of_no_dataset():
 def test_remarks_are_logged(make_config, put, caplog):
     put("cat/more.png")
     open_dataset(make_config("folder"))
-    assert "beside 100 JPEG files lie 1 .png" in caplog.text
+    assert "next to 100 JPEG files there are 1 .png" in caplog.text
 
 
 @pytest.mark.usefixtures("pictures")

@@ -121,7 +121,7 @@ def test_nothing_is_left_of_a_making_that_failed(small, tmp_path: Path, monkeypa
 
 
 def test_two_processes_making_the_same_pictures(small, tmp_path: Path, monkeypatch):
-    """Another process puts its folder there while ours is being made."""
+    """If another process finishes its folder while ours is being made, theirs is used."""
     theirs = tmp_path / "theirs"
     read(small)
     (folder,) = tmp_path.iterdir()
@@ -138,7 +138,7 @@ def test_two_processes_making_the_same_pictures(small, tmp_path: Path, monkeypat
 
 
 def test_something_else_in_the_way(small, tmp_path: Path, monkeypatch):
-    """A folder of the same name, but no whole dataset, appears while ours is being made."""
+    """An incomplete folder of the same name that appears while ours is being made is an error."""
     folder = tmp_path / f"photos-{photos.key_of(photos._settings(small))}"
 
     def draw_and_lose(whole: Path, _: object) -> None:
@@ -202,7 +202,7 @@ def test_regions_are_apart(name: str):
 )
 @settings(max_examples=60, deadline=None)
 def test_no_view_sees_the_other_split(x: float, y: float, scale: float, angle_rad: float, flip: bool):
-    """On a photograph that is dark where train is cut from and bright elsewhere, at any rotation."""
+    """Views of a photograph with a dark train part and a bright val part are purely dark or bright."""
     photo = np.full((200, 300), 255, np.uint8)
     split_region(photo, "train")[:] = 0
     for split, level in (("train", 0), ("val", 255)):
@@ -249,7 +249,7 @@ def test_picture_without_detail_is_still_drawn():
 
 @pytest.mark.parametrize("name", SOURCE_FILES)
 def test_focus_is_decidable_within_each_photograph(name: str):
-    """High frequencies tell sharp from blurred after encoding: area under the ROC curve, by split."""
+    """High frequencies separate sharp from blurred after encoding, by area under the ROC curve per split."""
     photo = load_photo(name)
     for split in ("train", "val"):
         rng = np.random.default_rng(0)

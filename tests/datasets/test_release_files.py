@@ -1,4 +1,4 @@
-"""The release's index and records: what is read of them, and what is refused."""
+"""Reading the index and records of the release, and the files that are refused."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LABELS = [300, 1]
 
 
 class Runs:
-    """Unpickled, it makes a file."""
+    """Object that creates a file when it is unpickled."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -59,7 +59,7 @@ def test_a_value_that_would_run_code_does_not(tmp_path: Path) -> None:
             read_index(path)
     assert not ran.exists()
     pickle.loads(hostile)
-    assert ran.exists()  # so it would have
+    assert ran.exists()  # pickle would have run the code
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ def test_order_mixes_classes():
 
 
 def test_empty_split():
-    with pytest.raises(DatasetError, match=r"the val split has no image, of 1: add images to val"):
+    with pytest.raises(DatasetError, match=r"the val split has no image \(1 in all\): add images to val"):
         dataset(samples("a"), [])
     with pytest.raises(DatasetError, match="the train split has no image: 0 are in tune, 1 in val"):
         dataset([])

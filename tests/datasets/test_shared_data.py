@@ -1,4 +1,4 @@
-"""The readers on real photographs in the official layouts; counts as in ../shared/data/README.md."""
+"""Readers find the counts of ../shared/data/README.md in real photographs in the official layouts."""
 
 from __future__ import annotations
 

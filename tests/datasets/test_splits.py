@@ -12,7 +12,7 @@ seeds = st.integers(0, 2**32 - 1)
 
 
 def test_holdout_is_that_of_scikit_learn():
-    """The example in the documentation of sklearn.model_selection.train_test_split."""
+    """The result equals the example in the documentation of sklearn.model_selection.train_test_split."""
     assert holdout(5, 0.33, 42) == ([2, 0, 3], [1, 4])
 
 

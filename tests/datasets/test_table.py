@@ -1,4 +1,4 @@
-"""Tables of paths and labels, divided to train on, and undivided to be looked at."""
+"""Tables of paths and labels, split for training or read as a whole."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NUM = 40
 
 @pytest.fixture
 def write(tmp_path: Path, put: Put) -> Callable[..., str]:
-    """Write a table, and empty files of the names that it may list; returns its path."""
+    """Write a table and the empty files that it may list, and return the table's path."""
 
     def make(text: str, name: str = "labels.csv") -> str:
         put(*(f"{i:02}.jpg" for i in range(NUM)))
@@ -38,7 +38,7 @@ def rows(num: int = NUM) -> str:
 
 
 def labels_of(images: Any) -> dict[str, dict[str, str]]:
-    """By id, the name of the class of each label."""
+    """Return the class name of each label, by image id."""
     named = images.classes.items()
     return {s.id: {label: names[s.labels[label]] for label, names in named} for s in images.samples}
 
@@ -160,16 +160,24 @@ def test_values_need_not_be_in_every_split_and_nothing_is_said_of_it(
 @pytest.mark.parametrize(
     ("text", "kind", "message"),
     [
-        ("path,kind\n00.jpg,a", "class", "no column 'label' but path, kind. Name the columns: .*set.label="),
+        (
+            "path,kind\n00.jpg,a",
+            "class",
+            "no column 'label'; it has path, kind. Name the columns: .*set.label=",
+        ),
         ("path,label\n00.jpg,a\n01.jpg,", "class", r"1 of 2 rows .*row 3 \(01.jpg\): no label. .*on_error"),
         ("path,label\n00.jpg,a\n,b", "class", r"row 3: no path"),
         ("path,label\n00.jpg,a\n00.jpg,b", "class", r"row 3 \(00.jpg\): listed twice"),
         ("path,label\n00.jpg,a\nx/1.jpg,b\ny.jpg,b", "class", r"2 of 3 rows .*1.jpg\): no such .*\(y.jpg\)"),
-        ("path,label\n00.jpg,1\n01.jpg,one\n02.jpg,inf", "number", r"2 of 3.*'one': no number.*'inf'"),
-        ("path,label\n00.jpg,a;b|c", "several", r"a class has a ';' in its name"),
+        (
+            "path,label\n00.jpg,1\n01.jpg,one\n02.jpg,inf",
+            "number",
+            r"2 of 3.*'one': not a finite number.*'inf'",
+        ),
+        ("path,label\n00.jpg,a;b|c", "several", r"a class name contains ';'"),
         ("path,label\n", "class", "lists no image"),
-        ("", "class", "is no readable CSV file"),
-        ('path,label\n"00.jpg,a', "class", "is no readable CSV file"),
+        ("", "class", "is not a readable CSV file"),
+        ('path,label\n"00.jpg,a', "class", "is not a readable CSV file"),
     ],
 )
 def test_what_is_wrong_with_a_table_is_named(
@@ -184,10 +192,10 @@ def test_lists_where_one_class_was_wanted_and_lines_that_are_no_rows(
     write: Callable[..., str], make_config: Make
 ) -> None:
     table = write('{"path": "00.jpg", "label": ["a"]}\n', "t.jsonl")
-    with pytest.raises(DatasetError, match=r"row 1 .*\['a'\]: several \(dataset.columns.kind=several\)"):
+    with pytest.raises(DatasetError, match=r"row 1 .*\['a'\]: a list \(see dataset.columns.kind=several\)"):
         open_images(make_config("table", root=None, table=table))
     for text in ('{"path": \n', '"path"\n'):
-        with pytest.raises(DatasetError, match=r"is no readable JSON lines file|has no column 'path'"):
+        with pytest.raises(DatasetError, match=r"is not a readable JSON lines file|has no column 'path'"):
             open_images(make_config("table", root=None, table=write(text, "t.jsonl")))
 
 

@@ -87,5 +87,7 @@ def test_bundles_come_back() -> None:
 @pytest.mark.parametrize(("cut", "num_messages"), [(1, 2), (0, 1), (0, 3), (11, 2)])
 def test_a_bundle_of_others_is_refused(cut: int, num_messages: int) -> None:
     data = bundle([torch.zeros(5, dtype=torch.uint8), torch.zeros(3, dtype=torch.uint8)])
-    with pytest.raises(GradientError, match=rf"a bundle of {16 - cut} bytes: its {num_messages} messages"):
+    with pytest.raises(
+        GradientError, match=rf"messages has {16 - cut} bytes, but its {num_messages} messages need"
+    ):
         unbundle(data[: len(data) - cut], num_messages)

@@ -1,4 +1,4 @@
-"""The library of decoder.c built from its source, and what it is compared with: libturbojpeg and jpeglib."""
+"""Build decoder.c from source, and the references it is compared with: libturbojpeg, libjpeg and jpeglib."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def turbo() -> PartDecoder:
 
 
 def prefixes(jpeg: bytes) -> list[bytes]:
-    """Files of its first scans: one, two and so on."""
+    """Return files of the first scan, the first two scans, and so on."""
     pieces = split_scans(jpeg)
     return [b"".join(pieces[:count]) + EOI for count in range(1, len(pieces) + 1)]
 
@@ -52,7 +52,7 @@ def whole(by: JpegDecoder | PartDecoder, jpeg: bytes, denominator: int = 1) -> n
 
 @functools.cache
 def _program() -> Path:
-    """libjpeg with its switch for block smoothing off."""
+    """Compile the program that decodes with libjpeg, with block smoothing switched off."""
     folder = Path(tempfile.mkdtemp(prefix="pcr-exp-oracle-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     done = compiled(folder / "decode", Path(__file__).parent / "decode_without_smoothing.c", "-ljpeg")
@@ -62,13 +62,13 @@ def _program() -> Path:
 
 
 def by_libjpeg(jpeg: bytes, shape: tuple[int, ...], denominator: int = 1) -> np.ndarray | None:
-    """RGB pixels without smoothing; None if it warns or fails."""
+    """Return RGB pixels without smoothing, or None if libjpeg warns or fails."""
     done = subprocess.run([_program(), str(denominator)], input=jpeg, capture_output=True, check=False)
     return np.frombuffer(done.stdout, np.uint8).reshape(shape) if done.returncode == 0 else None
 
 
 def same_pixels(by: JpegDecoder, jpeg: bytes, denominators: Sequence[int] = DENOMINATORS) -> bool:
-    """At every size."""
+    """Compare with libjpeg's pixels at every size."""
     for denominator in denominators:
         found = whole(by, jpeg, denominator)
         wanted = by_libjpeg(jpeg, found.shape, denominator)
@@ -87,7 +87,7 @@ def coefficients(jpeg: bytes) -> list[np.ndarray]:
 
 
 def same_coefficients(by: JpegDecoder, jpeg: bytes) -> bool:
-    """Of blocks that hold pixels: libjpeg also has those that fill up MCUs."""
+    """Compare the blocks that hold pixels; libjpeg also returns blocks that pad MCUs."""
     found, wanted = by.read_coefficients(jpeg), coefficients(jpeg)
     return len(found) == len(wanted) and all(
         np.array_equal(a, b[: a.shape[0], : a.shape[1]]) for a, b in zip(found, wanted, strict=True)

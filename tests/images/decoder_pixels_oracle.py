@@ -1,4 +1,4 @@
-"""JPEG files of any coefficients for libjpeg-turbo, and the same blocks through the pixel half of ours."""
+"""Arbitrary coefficients as JPEG files for libjpeg-turbo, and as blocks for our decoder's pixel stage."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import numpy as np
 ZIGZAG = np.array(
     sorted(range(64), key=lambda n: (s := n // 8 + n % 8, n // 8 if s % 2 else n % 8)), dtype=np.intp
 )
-"""Natural position by position of the zigzag order."""
+"""Natural position of each position in zigzag order."""
 DC_BITS, AC_BITS = 5, 9
-"""Lengths of all Huffman codes: 16 categories and 256 symbols, and the code of ones alone stays free."""
+"""Lengths in bits of the Huffman codes for 16 categories and 256 symbols; the all-ones code stays free."""
 
 
 class Blocks(NamedTuple):
-    """A component in whole MCUs: coefs int16 [rows, columns, 64] and quantisers [64], in natural order."""
+    """A component in whole MCUs, in natural order: coefs int16 [rows, columns, 64] and quantisers [64]."""
 
     coefs: np.ndarray
     quantisers: np.ndarray
@@ -25,7 +25,7 @@ class Blocks(NamedTuple):
 
 
 def blocks_of(coefs: np.ndarray, quantisers: np.ndarray, h: int, v: int, mcus: tuple[int, int]) -> Blocks:
-    """A component of a file, [rows, columns, 8, 8], filled up to whole MCUs."""
+    """Pad a component of a file, [rows, columns, 8, 8], to whole MCUs."""
     whole = np.zeros((mcus[0] * v, mcus[1] * h, 64), np.int16)
     rows, columns = min(coefs.shape[0], whole.shape[0]), min(coefs.shape[1], whole.shape[1])
     whole[:rows, :columns] = coefs[:rows, :columns].reshape(rows, columns, 64)
@@ -37,7 +37,7 @@ def segment(code: int, payload: bytes) -> bytes:
 
 
 def huffman_table(number: int, bits: int, num_symbols: int) -> bytes:
-    most = min(num_symbols, 255)  # as a byte holds: the 256th code is one bit longer
+    most = min(num_symbols, 255)  # the count must fit a byte: the 256th code is one bit longer
     counts = bytes({bits: most, bits + 1: num_symbols - most}.get(n, 0) for n in range(1, 17))
     return segment(0xC4, bytes((number,)) + counts + bytes(range(num_symbols)))
 
@@ -47,7 +47,7 @@ def code_of_symbol(symbol: int, bits: int) -> tuple[int, int]:
 
 
 def coded_block(block: list[int], predicted: int) -> tuple[str, int]:
-    """Bits of 64 coefficients in zigzag order, and the next prediction."""
+    """Return the bits of 64 coefficients in zigzag order, and the next DC prediction."""
     words: list[tuple[int, int]] = []
 
     def add(symbol: int, bits: int, value: int) -> None:
@@ -69,7 +69,7 @@ def coded_block(block: list[int], predicted: int) -> tuple[str, int]:
 
 
 def to_jpeg(planes: list[Blocks], width: int, height: int) -> bytes:
-    """A sequential file. |coefficient| <= 32767 and |difference of DC| too; quantisers up to 65535."""
+    """Write a sequential file. |coefficient| and |DC difference| are at most 32767, quantisers 65535."""
     frame = b"\x08" + height.to_bytes(2, "big") + width.to_bytes(2, "big") + bytes((len(planes),))
     scan, parts = bytes((len(planes),)), [b"\xff\xd8"]
     for i, plane in enumerate(planes):
@@ -117,7 +117,7 @@ def shown(
     size: int = 8,
     rectangle: tuple[int, int, int, int] | None = None,
 ) -> np.ndarray:
-    """RGB [rows, columns, 3] of the image at `size` eighths: all, or (top, left, bottom, right) of it."""
+    """Return RGB [rows, columns, 3] at `size` eighths: all, or rectangle (top, left, bottom, right)."""
     given = (_Plane * len(planes))()
     kept = []
     for place, plane in zip(given, planes, strict=True):

@@ -1,4 +1,4 @@
-"""JPEGs to damage, and some that no program writes: they take a decoder to where its memory or time ends."""
+"""JPEGs to damage, and crafted ones that push a decoder to the limits of its memory or time."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def quantisers() -> bytes:
 
 
 def codes(*, is_ac: bool, counts: Sequence[int], symbols: Sequence[int]) -> bytes:
-    """A Huffman table: how many codes of 1, 2 and so on bits."""
+    """Return a Huffman table. `counts` holds the number of codes of 1, 2, ... bits."""
     return segment(0xC4, bytes([is_ac << 4, *counts, *[0] * (16 - len(counts)), *symbols]))
 
 
@@ -47,27 +47,27 @@ def bits(text: str) -> bytes:
 
 
 LONG = [0] * 15 + [1]
-"""One code, of sixteen zeros."""
+"""A single code, of sixteen zero bits."""
 DC_CODES = codes(is_ac=False, counts=[1, 1], symbols=[0, 11])
-"""0: as the mean before; 10: another, by 11 bits."""
+"""Code 0: same DC value as in the block before. Code 10: a difference of 11 bits follows."""
 END_CODES = codes(is_ac=True, counts=[1], symbols=[0])
-"""0: the block's end."""
+"""Code 0: end of block."""
 
 
 def block_behind_the_end() -> bytes:
-    """Zeros are read behind a scan's end; here they are coefficients of 26 bits each."""
+    """Decoders read zeros beyond a scan's end; here those zeros are coefficients of 26 bits each."""
     tables = codes(is_ac=False, counts=LONG, symbols=[11]) + codes(is_ac=True, counts=LONG, symbols=[10])
     return SOI + quantisers() + grey_frame(0xC0, 8, 8) + tables + scan(0, 63, 0, 0, b"\0") + EOI
 
 
 def means_beyond_32_bits() -> bytes:
-    """Every mean is larger by 2047 * 2^13."""
+    """Each DC value exceeds the one before by 2047 * 2^13."""
     data = bits(("10" + "1" * 11) * 256)
     return SOI + quantisers() + grey_frame(0xC2, 8, 2048) + DC_CODES + scan(0, 0, 0, 13, data) + EOI
 
 
 def many_restarts(side_px: int = 24) -> bytes:
-    """As many scans as there may be, each of which begins anew at every block."""
+    """One scan per coefficient (64 scans), each with a restart at every block."""
     blocks = (side_px // 8) ** 2
     data = b"".join(b"\x7f\xff" + bytes([0xD0 + i % 8]) for i in range(blocks))[:-2]
     every = segment(0xDD, struct.pack(">H", 1))
@@ -77,20 +77,20 @@ def many_restarts(side_px: int = 24) -> bytes:
 
 
 def huge(code: int, height: int) -> bytes:
-    """65,500 pixels wide, of nothing."""
+    """An image 65,500 pixels wide with 100 bytes of data, all zero."""
     data = scan(0, 0 if code == 0xC2 else 63, 0, 0, bytes(100))
     return SOI + quantisers() + grey_frame(code, height, 65500) + DC_CODES + END_CODES + data + EOI
 
 
 def short_jfif(size: int) -> bytes:
-    """For libjpeg, a segment of less than 14 bytes is no JFIF: components' names tell the colours."""
+    """libjpeg ignores JFIF segments of less than 14 bytes; component names then give the colour space."""
     with Image.open(io.BytesIO(small(33, 40, "444"))) as image:
         jpeg = to_jpeg(image.convert("RGB"), keep_rgb=True)
     return SOI + segment(0xE0, b"JFIF\0\1\1\0\0\1\0\1\0\0"[:size]) + jpeg[jpeg.index(b"\xff\xdb") :]
 
 
 def small(height: int, width: int, subsampling: str) -> bytes:
-    """Noise in squares of three pixels."""
+    """Noise in squares of 3 x 3 pixels."""
     noise = np.random.default_rng(height).normal(128, 51, (-(-height // 3), -(-width // 3), 3))
     pixels = np.clip(noise, 0, 255).astype(np.uint8).repeat(3, 0).repeat(3, 1)[:height, :width]
     shown = np.ascontiguousarray(pixels[..., :1] if subsampling == "Gray" else pixels)
@@ -111,7 +111,7 @@ CRAFTED = {
 
 @functools.cache
 def records(group: int) -> tuple[bytes, ...]:
-    """Small files as a loader has them at a scan group; 0: of baseline records."""
+    """Small files as a loader reads them at a scan group; group 0 means baseline records."""
     originals = [small(height, width, kind) for (height, width), kind in product(SIZES_PX, SUBSAMPLINGS)]
     if group == 0:
         return *originals, *restarting(progressive=False)
@@ -127,7 +127,7 @@ def restarting(*, progressive: bool) -> list[bytes]:
 
 
 def framed(files: Sequence[bytes]) -> bytes:
-    """Each behind its length, as decoder_checked.c reads and writes them."""
+    """Join the files, each preceded by its length, as decoder_checked.c reads and writes them."""
     return b"".join(len(file).to_bytes(4, "little") + file for file in files)
 
 

@@ -1,4 +1,4 @@
-"""JPEG files to decode: a photograph in the kinds that people have, and other ways to write their tables."""
+"""JPEG test files: one photograph in common JPEG variants, and other ways to write the tables."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PHOTO = Image.fromarray(skimage.data.astronaut()[:151, 100:299])
 
 
 def to_jpeg(image: Image.Image, **options: object) -> bytes:
-    """What Pillow saves."""
+    """Return the JPEG file that Pillow saves."""
     buffer = io.BytesIO()
     image.save(buffer, "JPEG", **options)
     return buffer.getvalue()
@@ -43,7 +43,7 @@ OTHERS = {
     "chroma_last": script_of("jpeg_012.0.0.0.1_0.1.1.0.2_0.2.63.0.1_0.1.1.2.1_0.1.63.1.0_012.0.0.1.0"
     "_1.1.63.0.0_2.1.63.0.0"),
 }  # fmt: skip
-"""Scripts by name, other than libjpeg's default."""
+"""Scan scripts other than libjpeg's default, by name."""
 
 needs_jpegtran = pytest.mark.skipif(
     shutil.which("jpegtran") is None,
@@ -53,17 +53,17 @@ needs_jpegtran = pytest.mark.skipif(
 
 @functools.cache
 def groups_of(kind: str) -> list[bytes]:
-    """The pieces of ten scan groups."""
+    """Return the pieces of the ten scan groups."""
     return group_pieces(split_scans(to_progressive(KINDS[kind])))
 
 
 def merge_tables(jpeg: bytes) -> bytes:
-    """All quantisation tables in one segment."""
+    """Write all quantisation tables in one segment."""
     return _with_tables(jpeg, lambda number, values: bytes([number]) + values)
 
 
 def widen_tables(jpeg: bytes) -> bytes:
-    """All quantisation tables in one segment, with 16 bits per entry."""
+    """Write all quantisation tables in one segment, with 16 bits per entry."""
     return _with_tables(
         jpeg, lambda number, values: bytes([16 | number]) + b"".join(bytes([0, value]) for value in values)
     )

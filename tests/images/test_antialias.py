@@ -1,4 +1,4 @@
-"""The filter of crops that shrink, against Pillow's and torchvision's: written by others, in other ways."""
+"""The antialiasing filter agrees with Pillow's and torchvision's, two independent implementations."""
 
 import numpy as np
 import pytest
@@ -40,7 +40,7 @@ def noise(rows: int, columns: int) -> np.ndarray:
 @settings(deadline=None, max_examples=40)
 @given(seed=st.integers(0, 2**32), rows=st.integers(20, 300), columns=st.integers(20, 300))
 def test_crops_are_those_of_others(oracle, seed: int, rows: int, columns: int) -> None:
-    """Within a level of 255 where an axis shrinks; two, where both are enlarged (by OpenCV)."""
+    """Pixels differ by at most 1 of 255 if an axis shrinks, and by 2 if both are enlarged (by OpenCV)."""
     rng = np.random.default_rng(seed)
     photo = PHOTOS[seed % len(PHOTOS)]
     top, left, height, width = random_crop(
@@ -56,7 +56,7 @@ def test_crops_are_those_of_others(oracle, seed: int, rows: int, columns: int) -
 def test_white_noise_keeps_the_contrast_that_pillow_leaves_it(factor: float) -> None:
     image = noise(round(96 * factor), round(96 * factor))
     assert resized(image, 96, 96).std() == pytest.approx(pillows(image, 96, 96).std(), rel=0.01)
-    shares = {1.5: 0.43, 1.9: 0.35}  # what the others are known for
+    shares = {1.5: 0.43, 1.9: 0.35}  # known values of the other implementations
     if factor in shares:
         assert resized(image, 96, 96).std() / image.std() == pytest.approx(shares[factor], abs=0.015)
         assert resized(image, 96, 96, antialias=False).std() / image.std() > 0.6
@@ -80,7 +80,7 @@ def test_enlarging_is_the_same_with_and_without(height: int, width: int, rows: i
 
 @pytest.mark.parametrize("denominator", [2, 8])
 def test_what_is_left_after_decoding_at_a_fraction_is_filtered(denominator: int) -> None:
-    """150 of the pixels that were decoded become 100, whatever they stand for; none, where they are fewer."""
+    """Only decoded pixels count: 150 are filtered down to 100, but enlarging 90 to 100 filters nothing."""
     pixels = noise(200, 200)
     image = DecodedImage(pixels, (200 * denominator, 200 * denominator), denominator)
     out, plain = np.empty((100, 100, 3), dtype=np.uint8), np.empty((100, 100, 3), dtype=np.uint8)
@@ -92,7 +92,7 @@ def test_what_is_left_after_decoding_at_a_fraction_is_filtered(denominator: int)
 
 
 def test_a_crop_s_surroundings_do_not_show_in_it() -> None:
-    """So an image of which only the crop was decoded gives the same."""
+    """Decoding only the crop therefore gives the same result."""
     dark = np.zeros((300, 300, 3), dtype=np.uint8)
     bright = np.full((300, 300, 3), 255, dtype=np.uint8)
     bright[50:200, 60:260] = dark[50:200, 60:260]

@@ -1,4 +1,4 @@
-"""Pixels: equal at baseline and group 10, equal to Pillow's, refused when a scan is cut short; the modes."""
+"""Pixels are the same for baseline, group 10 and Pillow; truncated scans are refused; the decode modes."""
 
 import io
 from pathlib import Path
@@ -62,7 +62,7 @@ def test_what_is_no_jpeg_is_refused_by_name(content: bytes) -> None:
 
 
 def test_adobes_inverted_inks_are_turned() -> None:
-    """Of white paper, all inks are zero: the picture must come out white, not black."""
+    """White paper has zero ink of every colour, so the image must come out white, not black."""
     white = to_jpeg(Image.new("CMYK", (16, 16), (0, 0, 0, 0)))
     assert b"Adobe" in white
     assert decode(white).min() >= 250
@@ -134,7 +134,7 @@ def test_scaled_has_the_pixels_that_the_scans_carry(kind: str, group: int) -> No
 @pytest.mark.parametrize("kind", ["444", "grey", "rgb"])
 @pytest.mark.parametrize(("group", "block", "tolerance"), [(1, 8, 1), (2, 2, 8)])
 def test_scaled_pixels_are_the_means_of_blocks(kind: str, group: int, block: int, tolerance: float) -> None:
-    """At group 1 exactly, but for rounding: the means of 8 x 8 pixels are all that scan 1 says."""
+    """At group 1 they are exact up to rounding, because scan 1 holds only the means of 8 x 8 pixels."""
     jpeg = prefix(kind, group)
     scaled = whole(open_decoder("scaled", "pcr")(jpeg, group, "it")).pixels.astype(float)
     full = unsmoothed(jpeg, group).astype(float)
@@ -148,7 +148,7 @@ def test_scaled_pixels_are_the_means_of_blocks(kind: str, group: int, block: int
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("kind", ["420", "grey", "cmyk"])
 def test_baseline_records_are_decoded_whole_in_every_mode(kind: str, mode: str) -> None:
-    """Also where the original file is progressive, and its one group is group 1."""
+    """This holds even if the original file is progressive and its only group is group 1."""
     for jpeg in (KINDS[kind], to_progressive(KINDS[kind])):
         part = whole(open_decoder(mode, "baseline")(jpeg, 1, "it"))
         assert np.array_equal(part.pixels, decode(KINDS[kind]))
@@ -167,10 +167,10 @@ def test_small_images_are_scaled_from_16_pixels_on(size: tuple[int, int], group:
 
 
 @pytest.mark.parametrize("mode", MODES)
-@settings(deadline=None)  # on a machine that may be busy
+@settings(deadline=None)  # the machine may be busy
 @given(data=st.data())
 def test_damage_is_refused_by_name_or_gives_pixels(mode: str, data: st.DataObject) -> None:
-    """What a checksum would let through was damaged before it was stored."""
+    """Images damaged before they were stored pass the checksum."""
     group = data.draw(st.integers(1, 9))
     jpeg = bytearray(prefix(data.draw(st.sampled_from(["420", "grey", "cmyk"])), group))
     jpeg[data.draw(st.integers(2, 400))] = data.draw(st.integers(0, 255))

@@ -1,4 +1,4 @@
-"""JPEGs by the decoder of our own: libjpeg's coefficients and pixels, or none, whatever the bytes are."""
+"""For any bytes, our JPEG decoder returns libjpeg's coefficients and pixels, or refuses."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ PATHS = {
     "plain": {"PCR_EXP_BITS": "plain", "PCR_EXP_SIMD": "plain"},
     "sse41": {"PCR_EXP_SIMD": "sse41"},
 }
-"""Environments by name: which of its ways a library takes is settled when it is first asked."""
+"""Environment variables by name. A library chooses its code path on first use."""
 SUBSAMPLINGS = ("444", "422", "420", "440", "Gray")
 COVERED = ("444", "422", "420", "grey", "shared table", "tiny")
 
 
 @pytest.fixture(scope="session")
 def source_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built of the source as it is, not of when the package was installed."""
+    """Library built from the current source, not the one built when the package was installed."""
     path = tmp_path_factory.mktemp("library") / "decoder.so"
     done = compiled(path, "-shared", "-fPIC", SOURCE)
     assert done.returncode == 0, done.stderr
@@ -67,7 +67,7 @@ def source_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session", params=PATHS)
 def each(source_library: Path, request: pytest.FixtureRequest) -> JpegDecoder:
-    """A copy of the library that takes one of its paths."""
+    """A copy of the library that uses one of its code paths."""
     path = source_library.with_name(f"{request.param}.so")
     path.write_bytes(source_library.read_bytes())
     with pytest.MonkeyPatch.context() as patch:
@@ -87,7 +87,7 @@ def ours(source_library: Path) -> JpegDecoder:
 
 
 def drawn(height: int, width: int, seed: int, contrast: float = 0.4, block_px: int = 3) -> np.ndarray:
-    """RGB noise in squares."""
+    """RGB noise in squares of `block_px` pixels."""
     shape = (-(-height // block_px), -(-width // block_px), 3)
     noise = np.random.default_rng(seed).normal(0, contrast, shape)
     pixels = np.clip(128 + 128 * noise, 0, 255).astype(np.uint8)
@@ -135,7 +135,7 @@ def test_whatever_is_shown(
     block_px: int,
     seed: int,
 ) -> None:
-    """From flat to black and white, which leave 0..255 by what quantisers round and what has not come."""
+    """Images range from flat to black and white, which quantisation and missing scans take outside 0..255."""
     jpeg = encoded(drawn(height, width, seed, contrast, block_px), subsampling, quality)
     progressive = to_progressive(jpeg)
     for denominator in DENOMINATORS:
@@ -177,7 +177,7 @@ def test_every_rectangle_is_cut_from_the_whole(each: JpegDecoder, kind: str, dat
 
 @pytest.mark.parametrize("kind", ["444", "422", "420", "grey"])
 def test_of_a_part_at_full_size_no_more_is_decoded(ours: JpegDecoder, kind: str) -> None:
-    """So its pixels lie together, as the resize filter wants them: it would copy them else."""
+    """Its pixels are therefore contiguous, and the resize filter need not copy them."""
     jpeg = KINDS[kind]
     whole = ours.decode(jpeg, 1, 0, 0, *ours.read_frame(jpeg)[:2])
     part = PartlyDecodedImage(jpeg, ours, _never).part(21, 13, 40, 50)
@@ -208,7 +208,7 @@ def test_places_that_do_not_fit_are_refused(ours: JpegDecoder) -> None:
         np.empty((4, 4, 3), np.int8),
         np.empty((4, 8, 3), np.uint8)[:, ::2],
     ):
-        with pytest.raises(ValueError, match=r"out: uint8 \[4, 4, 3\]"):
+        with pytest.raises(ValueError, match=r"out: wanted uint8 \[4, 4, 3\]"):
             ours.decode(KINDS["420"], 1, 0, 0, 4, 4, out)
     fixed = np.empty((4, 4, 3), np.uint8)
     fixed.flags.writeable = False
@@ -237,7 +237,7 @@ def test_every_script_that_is_shipped(each: JpegDecoder, path: Path, tmp_path: P
 
 @st.composite
 def legal_scripts(draw: st.DrawFn) -> list[JpegScan]:
-    """Any bands, each down to its last bit by steps of one, in any order in which DC comes first."""
+    """Any bands, each refined one bit at a time to its last bit, in any order in which DC comes first."""
     chains = []
     for components in draw(st.sampled_from([[(0, 1, 2)], [(0,), (1,), (2,)], [(0,), (1, 2)]])):
         chains.append((components, 0, 0))
@@ -287,7 +287,7 @@ def restarts(*, rows: int = 0, blocks: int = 0, progressive: bool, subsampling: 
 
 
 def flat(height: int, width: int) -> bytes:
-    """Runs of blocks without coefficients as long as they can be, and one block that ends them."""
+    """The longest possible runs of blocks without coefficients, and one block that ends them."""
     pixels = np.full((height, width, 1), 90, np.uint8)
     pixels[-8:, -8:, 0] = np.random.default_rng(0).integers(0, 255, (8, 8))
     return to_progressive(simplejpeg.encode_jpeg(pixels, 90, "Gray", "Gray"))
@@ -297,7 +297,7 @@ def large_quantisers() -> bytes:
     jpeg = bytearray(widen_tables(KINDS["420"]))
     first = jpeg.index(b"\xff\xdb") + 5
     for i in range(3, 64, 7):
-        jpeg[first + 2 * i] = 1  # 256 more
+        jpeg[first + 2 * i] = 1  # adds 256
     return bytes(jpeg)
 
 
@@ -359,7 +359,7 @@ def test_pieces_need_not_be_joined(ours: JpegDecoder) -> None:
 
 
 def test_threads_do_not_meet(each: JpegDecoder) -> None:
-    """A thousand decodes in sixteen threads are a thousand in one."""
+    """A thousand decodes in sixteen threads give the same pixels as in one thread."""
     jpegs = [
         KINDS["420"],
         *prefixes(join_pieces(groups_of("420"))),
@@ -404,14 +404,14 @@ def test_records_show_the_same_with_it_and_without(
 def test_whole_images_look_the_same_with_it_and_without(
     ours: JpegDecoder, kind: str, group: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`quality` and single images: smoothed where scans are missing, by it where none are."""
+    """For `quality` and single images, libjpeg smooths incomplete files; our decoder takes complete ones."""
     jpeg = join_pieces(groups_of(kind)[:group]) if group else KINDS[kind]
     wanted = decoding._decode(jpeg, "it", check_frame(jpeg, MAX_PIXELS))
     left = []
     monkeypatch.setattr(decoding, "_decode", lambda *given: left.append(given) or wanted)
     monkeypatch.setattr(decoding, "find_decoder", lambda: ours)
     assert np.array_equal(decoding.decode(jpeg), wanted)
-    is_complete = group in (0, 10) or (kind == "grey" and group >= 6)  # which has six scans
+    is_complete = group in (0, 10) or (kind == "grey" and group >= 6)  # grey files have six scans
     assert bool(left) == (kind not in COVERED or not is_complete)
     rectangle = decode_jpeg(jpeg, (0, 0, 2, 1), smoothing=True)
     assert np.array_equal(rectangle, wanted[:2, :1])
@@ -482,7 +482,7 @@ DAMAGED += [
 @settings(max_examples=300)
 @given(data=st.data())
 def test_damaged_files_have_libjpegs_pixels_or_none(each: JpegDecoder, data: st.DataObject) -> None:
-    """It may refuse what libjpeg takes; it may not take what libjpeg warns of, or show it otherwise."""
+    """It may refuse what libjpeg accepts, but what it accepts libjpeg decodes alike and without warnings."""
     jpeg = bytearray(data.draw(st.sampled_from(DAMAGED)))
     for _ in range(data.draw(st.integers(1, 3))):
         jpeg[data.draw(st.integers(0, len(jpeg) - 1))] = data.draw(st.integers(0, 255))
@@ -555,7 +555,7 @@ def test_decode_jpeg_is_for_everyone(
     assert np.array_equal(everything, whole(turbo(), KINDS["420"], 2))
     assert np.array_equal(decode_jpeg(KINDS["420"], (5, 7, 20, 30), 1 / 2), everything[5:25, 7:37])
     assert decode_jpeg(KINDS["cmyk"], scale=1 / 4).shape == (38, 50, 3)
-    with pytest.raises(ValueError, match=r"scale: 1, 1/2, 1/4 or 1/8 is wanted, not 0\.3"):
+    with pytest.raises(ValueError, match=r"scale=0\.3: wanted 1, 1/2, 1/4 or 1/8"):
         decode_jpeg(KINDS["420"], scale=0.3)
     with pytest.raises(ValueError, match=r"rectangle: \(0, 0, 152, 1\) is not within the 151 rows"):
         decode_jpeg(KINDS["420"], (0, 0, 152, 1))

@@ -1,4 +1,4 @@
-"""The decoder in C on files that are damaged, or made to harm: its memory, its work, and today's answers."""
+"""The C decoder on damaged and malicious files: its memory, its work, and the same results as without it."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> JpegDecoder:
 
 
 def run(program: Path, path: str, files: list[bytes], count: int, seed: int, num_threads: int = 0) -> str:
-    """What it decoded and not, and a checksum of it all."""
+    """Return the numbers of decoded and refused files, and a checksum of the results."""
     simd, bits = path.split(", ")
     emulator = ["qemu-aarch64"] if simd == "neon" and not IS_ARM else []
     done = subprocess.run(
@@ -81,7 +81,7 @@ def run(program: Path, path: str, files: list[bytes], count: int, seed: int, num
 
 
 def damaged(program: Path, files: list[bytes], count: int, seed: int) -> list[bytes]:
-    """The same damage as in `run`; the first are as they were."""
+    """Return files with the same damage as in `run`; the first are undamaged."""
     done = subprocess.run(
         [program, str(count), str(seed)], input=framed(files), capture_output=True, check=True
     )
@@ -95,9 +95,9 @@ def by_plain_c(checked: Path) -> str:
 
 @pytest.mark.parametrize("path", PATHS)
 def test_no_bytes_lead_it_outside_its_memory_or_work(checked: Path, path: str, by_plain_c: str) -> None:
-    """Under AddressSanitizer and UBSan: whole, in part, in pieces; steps and memory are counted.
+    """Decodes whole files, parts and pieces under AddressSanitizer and UBSan, and counts steps and memory.
 
-    Every path gives the same pixels, or none.
+    Every code path gives the same pixels, or none.
     """
     decoded, refused, _ = by_plain_c.split()
     assert int(decoded) > 4_000 and int(refused) > 8_000
@@ -122,7 +122,7 @@ def test_nor_do_two_million(checked: Path, seed: int) -> None:
 
 
 def test_threads_give_what_one_gives(checked: Path) -> None:
-    """The first calls, at which constants are made, are those of sixteen threads."""
+    """Sixteen threads make the first calls, which initialise the constants."""
     run(checked, PATHS[0], FILES, 100, seed=3, num_threads=16)
 
 
@@ -152,7 +152,7 @@ def shown(
     monkeypatch: pytest.MonkeyPatch,
     rectangle: Rectangle | None = None,
 ) -> np.ndarray | str:
-    """An image as a loader would see it, or those pixels that a part of it is made of; or the error."""
+    """Return an image as a loader sees it, or the pixels of a rectangle, or the error message."""
     monkeypatch.setattr(decoding, "find_decoder", lambda: by)
     try:
         image = opened(group, mode)(bytearray(jpeg), group, "sample 7")
@@ -176,7 +176,7 @@ def are_same(found: np.ndarray | str, wanted: np.ndarray | str) -> bool:
 def test_damaged_records_show_what_they_show_today(
     checked: Path, ours: JpegDecoder, group: int, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same pixels or the same error, of files that lost or gained scans as well."""
+    """Pixels or errors are the same with and without the C decoder, even if scans were lost or gained."""
     num_errors = 0
     for jpeg in damaged(checked, list(records(group)), 600, seed=group):
         with_it, without = (shown(by, jpeg, group, mode, monkeypatch) for by in (ours, None))
@@ -189,7 +189,7 @@ def test_damaged_records_show_what_they_show_today(
 def test_damaged_files_are_decoded_whole_as_today(
     checked: Path, ours: JpegDecoder, group: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As single images and `quality` see them."""
+    """Single images and `quality` decode files this way."""
 
     def whole(by: JpegDecoder | None, jpeg: bytes) -> np.ndarray | str:
         monkeypatch.setattr(decoding, "find_decoder", lambda: by)
@@ -215,7 +215,7 @@ def test_a_scan_that_is_hidden_is_smoothed_as_today(
 def test_damage_behind_a_part_may_be_passed_over(
     checked: Path, ours: JpegDecoder, group: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Then its pixels are those that libjpeg shows when it goes on in spite of it."""
+    """Its pixels then equal those of libjpeg decoding on despite the damage."""
     files = records(group)[10:15]
     num_passed_over = 0
     for jpeg in damaged(checked, list(files), 600, seed=10 + group):
@@ -246,7 +246,7 @@ def test_crafted_files_show_what_they_show_today(
 
 
 def test_the_most_pixels_are_a_limit_of_its_own(ours: JpegDecoder) -> None:
-    """Whoever asks for no other is not given gigabytes; decoder_checked.c sees that no memory is taken."""
+    """Callers that set no limit are not given gigabytes; decoder_checked.c checks that no memory is taken."""
     assert ours.read_frame(CRAFTED["huge"]).height_px == 4000
     with pytest.raises(ImageError, match="left to libjpeg"):
         ours.read_frame(CRAFTED["huge beyond any limit"])
@@ -255,7 +255,7 @@ def test_the_most_pixels_are_a_limit_of_its_own(ours: JpegDecoder) -> None:
 
 
 def test_work_grows_with_blocks_and_scans_alone(checked: Path) -> None:
-    """64 scans that begin anew at each of up to 16,384 blocks, and thousands of scans in one file."""
+    """Files have 64 scans with a restart at each of up to 2,500 blocks, or thousands of scans."""
     thousands = KINDS["tiny"][:-2] + KINDS["tiny"][KINDS["tiny"].index(b"\xff\xda") : -2] * 3000 + EOI
     files = [many_restarts(side) for side in (8, 64, 400)] + [thousands]
     decoded, refused, _ = run(checked, PATHS[0], files, len(files), seed=0).split()

@@ -1,4 +1,4 @@
-"""From coefficients to pixels in C: libjpeg-turbo's to the bit, along every path that this machine has."""
+"""The pixel stage in C equals libjpeg-turbo's to the bit, on every code path that this machine has."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def library_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def by_path(library_file: Path, path: str) -> ctypes.CDLL:
-    """A copy of the library that has chosen this path."""
+    """Load a copy of the library that uses this code path; skip if this machine lacks it."""
     copy = library_file.with_name(f"{path}.so")
     if not copy.exists():
         shutil.copy(library_file, copy)
@@ -60,7 +60,7 @@ def by_turbo(jpeg: bytes, height: int, width: int, size: int) -> np.ndarray:
 
 
 def random_blocks(rng: np.random.Generator, rows: int, columns: int, bits: float) -> np.ndarray:
-    """Few coefficients or many, from a corner of each block, of up to 2 ** bits."""
+    """Few or many coefficients per block, in its low-frequency corner, of up to about 2 ** bits."""
     shape = (rows, columns, 1)
     values = rng.normal(0, 0.5, (rows, columns, 64)) * 2.0 ** rng.uniform(0, bits, shape)
     row, column = np.divmod(np.arange(64), 8)
@@ -73,7 +73,7 @@ def random_blocks(rng: np.random.Generator, rows: int, columns: int, bits: float
 
 @st.composite
 def images(draw: st.DrawFn) -> tuple[list[Blocks], int, int]:
-    """Planes, height and width of what a file can hold, however unlike a photograph."""
+    """Planes, height and width of any image that a file can hold, however unlike a photograph."""
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
     sampling = draw(st.sampled_from(list(SAMPLINGS.values())))
     height, width = draw(st.integers(1, 70)), draw(st.integers(1, 70))
@@ -92,7 +92,7 @@ def images(draw: st.DrawFn) -> tuple[list[Blocks], int, int]:
 def test_pixels_are_those_of_libjpeg_turbo(
     library: ctypes.CDLL, size: int, image: tuple[list[Blocks], int, int]
 ) -> None:
-    """16-bit quantisers and coefficients included, which overflow everywhere."""
+    """This includes 16-bit quantisers and coefficients, which overflow everywhere."""
     planes, height, width = image
     expected = by_turbo(to_jpeg(planes, width, height), height, width, size)
     assert np.array_equal(shown(library, planes, width, height, size), expected)
@@ -153,7 +153,7 @@ def checked(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("path", PATHS)
 def test_random_blocks_and_rows_within_their_buffers(checked: Path, path: str) -> None:
-    """Every path against plain C, and all 2^24 colours, under AddressSanitizer and UBSan."""
+    """Compares every code path with plain C, on all 2^24 colours too, under AddressSanitizer and UBSan."""
     run_checked([checked], path, 5_000)
 
 

@@ -1,4 +1,4 @@
-"""Scans: cutting a file up and putting it together again."""
+"""Splitting a JPEG file into its scans and joining them again."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def segment(code: int, payload: bytes) -> bytes:
 
 @st.composite
 def synthetic_files(draw: st.DrawFn) -> tuple[bytes, int]:
-    """Segments and scans with fill bytes, stuffed FFs and restart markers; and how many scans there are."""
+    """Segments and scans with fill bytes, stuffed FFs and restart markers, and the number of scans."""
     entropy_unit = st.one_of(
         st.integers(0, 254).map(lambda byte: bytes((byte,))),
         st.just(b"\xff\x00"),
@@ -125,7 +125,7 @@ def test_damage_is_refused_or_harmless_to_the_walk(data: st.DataObject) -> None:
         (b"\xff\xd8", "without an end-of-image marker"),
         (b"\xff\xd8\xff\xff", "without an end-of-image marker"),
         (b"\xff\xd8hello", "wanted a marker at byte 2, found 68"),
-        (b"\xff\xd8\xff\xd0\xff\xd9", "marker FF D0 at byte 2 cannot stand there"),
+        (b"\xff\xd8\xff\xd0\xff\xd9", "marker FF D0 at byte 2 is not allowed there"),
         (b"\xff\xd8\xff\xe0\x00\x01", "gives its length as 1"),
         (b"\xff\xd8\xff\xe0\x00\x09abc", "the file ends inside the segment of marker FF E0"),
         (b"\xff\xd8\xff\xe0", "the file ends inside the segment of marker FF E0"),

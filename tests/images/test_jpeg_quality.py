@@ -1,4 +1,4 @@
-"""The quality that a file was written at, told from its quantisation tables; libjpeg is the oracle."""
+"""JPEG quality is estimated from a file's quantisation tables; libjpeg is the oracle."""
 
 from __future__ import annotations
 

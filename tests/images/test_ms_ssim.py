@@ -1,4 +1,4 @@
-"""MS-SSIM against two other implementations, on photographs."""
+"""MS-SSIM agrees with two other implementations on photographs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def through_jpeg(image: np.ndarray, quality: int) -> np.ndarray:
 
 
 def numpy_ms_ssim(reference: np.ndarray, image: np.ndarray, num_scales: int = 5) -> float:
-    """The paper's equation 7 in float64, one channel at a time; windows that cross the border left out."""
+    """Equation 7 of the paper in float64, one channel at a time, without windows that cross the border."""
     multiple = 2 ** (num_scales - 1)
     height, width = (side // multiple * multiple for side in reference.shape[:2])
     weights = np.array(SCALE_WEIGHTS[:num_scales]) / sum(SCALE_WEIGHTS[:num_scales]) * sum(SCALE_WEIGHTS)
@@ -51,10 +51,10 @@ def numpy_ms_ssim(reference: np.ndarray, image: np.ndarray, num_scales: int = 5)
 
 
 def torchmetrics_ms_ssim(x: torch.Tensor, y: torch.Tensor) -> float:
-    """torchmetrics' SSIM terms, channels as the batch, without the border.
+    """torchmetrics' SSIM terms without the border, with channels as the batch.
 
-    Its own multi-scale function takes the coarsest scale's SSIM over a mirrored border as well, against the
-    paper, which moves the result by up to 0.005; its contrast terms leave the border out.
+    Unlike the paper, its own multi-scale function includes a mirrored border in the SSIM of the coarsest
+    scale, which moves the result by up to 0.005. Its contrast terms leave the border out.
     """
     options = {"data_range": 255.0, "reduction": "none"}
     value = torch.ones(len(x))
@@ -125,7 +125,7 @@ def test_grey_equals_the_same_grey_in_three_channels() -> None:
 @pytest.mark.parametrize(
     ("reference", "image", "reason"),
     [
-        (np.zeros((64, 64, 3), np.uint8), np.zeros((64, 63, 3), np.uint8), "one shape"),
+        (np.zeros((64, 64, 3), np.uint8), np.zeros((64, 63, 3), np.uint8), "the same shape"),
         (np.zeros((64, 64, 3), np.uint8), np.zeros((64, 64, 3), np.float32), "float32"),
         (np.zeros((64, 64, 4), np.uint8), np.zeros((64, 64, 4), np.uint8), r"\[H, W, 3\]"),
         (np.zeros((400, 10, 3), np.uint8), np.zeros((400, 10, 3), np.uint8), "10 x 400 px.*11 px"),

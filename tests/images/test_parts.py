@@ -1,4 +1,4 @@
-"""Decoding only what a crop needs: never another pixel than decoding all gives."""
+"""Decoding only what a crop needs gives the same pixels as a full decode."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Parts of images decoded at a fraction of their size: they must show the same place as at full size."""
+"""Parts of images decoded at a fraction of their size show the same region as at full size."""
 
 import cv2
 import numpy as np
@@ -19,7 +19,7 @@ PHOTO_PIXELS = skimage.data.astronaut()[64:320, 64:320].copy()
 
 
 def ramp(height: int, width: int, denominator: int) -> np.ndarray:
-    """Block means of a picture that says where it is: red rises to the right, green downwards; float."""
+    """Block means (float) of an image that encodes position: red rises to the right, green downwards."""
     rows, columns = -(-height // denominator), -(-width // denominator)
     y = (np.arange(rows) + 0.5) * denominator
     x = (np.arange(columns) + 0.5) * denominator
@@ -41,10 +41,10 @@ def ramp(height: int, width: int, denominator: int) -> np.ndarray:
 def test_every_scale_shows_the_same_place(
     denominator: int, top: int, left: int, rows: int, columns: int, size: int, antialias: bool
 ) -> None:
-    """Positions, read off a ramp of slope one, are right to half a pixel of what comes out, or is put in.
+    """Positions, read off a ramp of slope one, are right to half a pixel of the output or the input.
 
-    Where an image that was decoded at a fraction of its size is enlarged, another half at most comes from the
-    whole number of pixels that it is enlarged to.
+    Enlarging an image that was decoded at a fraction of its size adds at most another half, because it is
+    enlarged to a whole number of pixels.
     """
     pixels = np.rint(ramp(250, 250, denominator)).astype(np.uint8)
     out = np.empty((size, size, 3), dtype=np.uint8)
@@ -57,13 +57,13 @@ def test_every_scale_shows_the_same_place(
         step = count / size
         wanted = first + (np.arange(size) + 0.5) * step
         found = out[..., channel].mean(axis=channel).astype(float)
-        # 1.2: both pictures are rounded to whole numbers. Outermost pixels repeat the crop's edge.
+        # 1.2: both images are rounded to whole numbers. The outermost pixels repeat the crop's edge.
         assert np.abs(found - wanted)[4:-4].max() <= 0.5 * max(step, coarsest) + stretched * step + 1.2
 
 
 @pytest.mark.parametrize("denominator", [2, 8])
 def test_all_modes_draw_the_same_crop(denominator: int) -> None:
-    """The same random numbers show the same part, at full size and at a fraction of it."""
+    """The same random numbers select the same region at full size and at a fraction of it."""
     full, scaled = (np.rint(ramp(247, 250, d)).astype(np.uint8) for d in (1, denominator))
     transform = TrainTransform(96, AugmentConfig())
     outs = [np.empty((96, 96, 3), dtype=np.uint8) for _ in range(2)]
@@ -118,7 +118,7 @@ def test_enlarging_is_sharper_than_bilinear() -> None:
 
 
 def test_enlarging_block_means_of_a_photograph_gives_back_more_than_cubic_does() -> None:
-    """Means over blocks are flatter than the picture; what is decoded at 1/8 is sharpened for that."""
+    """Block means have less contrast than the image, so images decoded at 1/8 are sharpened."""
     photo = PHOTO_PIXELS
     means = photo.reshape(32, 8, 32, 8, 3).mean((1, 3)).round().astype(np.uint8)
     out = np.empty_like(photo)

@@ -1,4 +1,4 @@
-"""Files cut by any script hold what they held, and every prefix of them is an image."""
+"""Files split by any scan script keep their coefficients, and every prefix of them decodes."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_quantised_coefficients_are_the_same(name: str, case: str, tmp_path: Pat
 
 @st.composite
 def scripts(draw: st.DrawFn) -> ScanScript:
-    """DC, then every component's AC: cut once or not, and its last bits with it or later."""
+    """DC, then each component's AC: luma's in one band or two, all with their last bits at once or later."""
     scans = [JpegScan((0, 1, 2), 0, 0, 0, draw(st.integers(0, 1)))]
     refining = [JpegScan((0, 1, 2), 0, 0, 1, 0)] * scans[0].low
     for component in draw(st.permutations(range(3))):
@@ -92,7 +92,7 @@ def test_any_script_is_lossless_and_all_its_prefixes_decode(
 
 
 def test_for_libjpeg_s_script_the_derived_is_what_was_measured() -> None:
-    """1/8 at group 1 and 1/2 at group 2; entries 6 to 9 are to spare while luma's AC 6-63 is absent."""
+    """Scales are 1/8 at group 1, 1/2 at group 2; entries 6 to 9 are free while luma's AC 6-63 is absent."""
     for num_components, last_without_detail in ((1, 2), (3, 4)):
         prefixes = {group: prefix_of(DEFAULT, num_components, group) for group in range(1, 11)}
         denominators = {
@@ -167,5 +167,5 @@ def test_what_writes_another_script_is_noticed(monkeypatch: pytest.MonkeyPatch, 
 
 def test_records_of_a_script_that_cannot_be_are_refused() -> None:
     for name in ("jpeg_012.0.0.0.0", "jpeg_nonsense"):
-        with pytest.raises(RecordError, match="is not known here"):
+        with pytest.raises(RecordError, match="is unknown"):
             find_codec(name)

@@ -1,4 +1,4 @@
-"""Block smoothing off: the pixels of a C decoder that was told so, and no byte changed that may not be."""
+"""Without block smoothing, pixels equal those of libjpeg with smoothing off; only permitted bytes change."""
 
 import shutil
 import subprocess
@@ -46,14 +46,14 @@ def prefix_at(group: int, num_components: int = 3) -> Prefix:
 
 
 def entropy_data(jpeg: bytes, scan: Segment) -> bytes:
-    """All of a scan but the byte that gives its levels."""
+    """Return a scan without the byte that holds its bit levels (Ah and Al)."""
     levels = scan.payload + 1 + 2 * jpeg[scan.payload] + 2
     return jpeg[scan.start : levels] + jpeg[levels + 1 : scan.end]
 
 
 @pytest.fixture(scope="session")
 def oracle(tmp_path_factory: pytest.TempPathFactory) -> Oracle:
-    """RGB pixels by libjpeg with `do_block_smoothing = FALSE`."""
+    """Function that returns libjpeg's RGB pixels with `do_block_smoothing = FALSE`."""
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None:
         pytest.skip("no C compiler is here: pixels without smoothing are not compared with libjpeg's own")
@@ -105,7 +105,7 @@ def test_so_they_are_for_every_script(kind: str, name: str, oracle: Oracle) -> N
             num_unsmoothed += 1
             assert np.array_equal(decode(changed), oracle(jpeg)), group
         assert prefix.is_smoothed or np.array_equal(decode(jpeg), oracle(jpeg)), group
-    # Cb is there and Cr is not, and they share a table; or luma's bands have come to different bits.
+    # Impossible if Cb is present, Cr is not, and they share a table; or if luma's bands differ in bits.
     num_impossible = 1
     assert num_unsmoothed >= (2 if kind == "shared table" else codec.num_groups - num_impossible)
 
@@ -125,7 +125,7 @@ def test_other_ways_to_write_the_tables_are_understood(
 
 @pytest.mark.parametrize("group", [1, 2])
 def test_grey_pixels_are_the_inverse_dct_of_the_coefficients(group: int, tmp_path: Path) -> None:
-    """An oracle without libjpeg's decoder: only its entropy decoding, then scipy's transform."""
+    """The oracle takes only entropy decoding from libjpeg; scipy computes the transform."""
     jpeg = prefix("grey", group)
     path = tmp_path / "grey.jpg"
     path.write_bytes(jpeg)
@@ -143,7 +143,7 @@ def test_grey_pixels_are_the_inverse_dct_of_the_coefficients(group: int, tmp_pat
 @pytest.mark.parametrize("kind", ["444", "420", "grey", "shared table", "rgb", "cmyk"])
 @given(group=st.integers(1, 10))
 def test_only_quantisers_and_levels_change(kind: str, group: int) -> None:
-    """Quantisers to zero, or tables and levels: never a byte of entropy-coded data."""
+    """Either quantisers become zero, or tables and levels change; entropy-coded data never does."""
     jpeg = prefix(kind, group)
     changed = switched_off(jpeg, group)
     if changed is None:
@@ -184,7 +184,7 @@ def test_quantisers_of_16_bits_leave_no_room_for_levels() -> None:
 @pytest.mark.parametrize("kind", ["420", "grey", "shared table"])
 @pytest.mark.parametrize("group", [2, 6, 9])
 def test_no_byte_of_a_damaged_header_breaks_the_restating(kind: str, group: int) -> None:
-    """Tables, frame and scan headers that contradict each other: restated, left alone or refused."""
+    """Tables, frame and scan headers that contradict each other are rewritten, left alone or refused."""
     jpeg = prefix(kind, group)
     places = [
         place

@@ -1,4 +1,4 @@
-"""Transcoding: the same coefficients in other scans, by any of three ways, or a reason."""
+"""Each of three transcoders keeps the coefficients and changes only the scans, or reports a reason."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def hide_jpegtran(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def use(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave only one way to be found; skip where this machine lacks it."""
+    """Hide all transcoders but one; skip if this machine lacks it."""
     hide = {"system": hide_system_library, "wheel": hide_wheel, "jpegtran": hide_jpegtran}
     for other in hide.keys() - {way}:
         hide[other](monkeypatch)
@@ -184,7 +184,7 @@ def test_a_library_that_cannot_be_used_is_passed_over(
     broken = tmp_path / "libturbojpeg.so.0"
     broken.write_bytes(b"not a library")
     usable = next(path for path in library_paths() if _loads(path))
-    libc = ctypes.util.find_library("c") or "libc.so.6"  # loads, but has none of the calls
+    libc = ctypes.util.find_library("c") or "libc.so.6"  # loads, but lacks the functions
     monkeypatch.setattr(transcode, "library_paths", lambda: iter([str(broken), libc, usable]))
     assert find_transcoder().path == usable
 

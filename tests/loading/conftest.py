@@ -1,4 +1,4 @@
-"""What loaders must not leave behind."""
+"""Checks that loaders leave no threads or processes behind."""
 
 import multiprocessing
 import threading
@@ -9,7 +9,7 @@ import pytest
 
 
 def leftovers() -> list[str]:
-    """Fetch threads and worker processes that are alive."""
+    """Return the loader threads and worker processes that are still alive."""
     threads = [thread.name for thread in threading.enumerate() if thread.name.startswith("pcr-exp-")]
     return threads + [str(process) for process in multiprocessing.active_children()]
 

@@ -1,4 +1,4 @@
-"""Streams that end early: closed, dropped, interrupted, paused; nothing is left behind."""
+"""Streams that are closed, dropped, interrupted or paused leave nothing behind."""
 
 import os
 import signal
@@ -39,7 +39,7 @@ def test_closing_in_mid_epoch_is_quick(split: Path, open_loader: OpenLoader, num
 
 
 class InterruptingStorage(ThrottledStorage):
-    """Sends Ctrl-C a moment after the first read has begun: workers have been forked, and training waits."""
+    """Sends Ctrl-C shortly after the first read begins, when workers are forked and training waits."""
 
     def __init__(self, inner: LocalStorage, throttle: Throttle) -> None:
         super().__init__(inner, throttle)
@@ -107,7 +107,7 @@ def test_asking_a_paused_loader_for_more_than_it_has_is_an_error_not_a_hang(open
 def test_batches_for_a_gpu_are_pinned_in_order_and_slabs_are_free_at_once(
     open_loader: OpenLoader, monkeypatch: pytest.MonkeyPatch, num_workers: int
 ) -> None:
-    """A thread copies them to page-locked memory; here to any, as there may be no GPU."""
+    """A thread copies batches to page-locked memory; here to ordinary memory, as there may be no GPU."""
     expected = [batch.images for batch in open_loader().batches(0, 0, 2)]
     pinned_by = []
 
@@ -130,7 +130,7 @@ def test_batches_for_a_gpu_are_pinned_in_order_and_slabs_are_free_at_once(
 def test_batches_do_not_pile_up_in_page_locked_memory(
     open_loader: OpenLoader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before a trainer that is slower than the loader."""
+    """The trainer is slower than the loader."""
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(Batch, "pin_memory", lambda batch: replace(batch, images=batch.images.clone()))
     stream = open_loader(2).batches(0, 0, 100)

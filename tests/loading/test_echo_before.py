@@ -1,4 +1,4 @@
-"""The order behind an echo stage before augmentation: samples as often as asked, reads when needed."""
+"""After an echo stage before augmentation, samples come as often as configured, and reads when needed."""
 
 from collections import Counter
 
@@ -30,7 +30,7 @@ def orders(
     num_slots: int = 1,
     slot: int = 0,
 ) -> tuple[EpochOrder, EpochOrder]:
-    """In front of the echo stage, and behind it."""
+    """Return the orders before and after the echo stage."""
     laid = EpochLanes(sizes, seed=1, epoch=2, num_lanes=lanes, window=1)
     fresh = SampleSequence.once(laid.slot(slot, num_slots))
     behind = echoed(fresh, echo(len(fresh.records), factor, buffer, stream(1, Purpose.ECHO, 2, slot)))
@@ -38,7 +38,7 @@ def orders(
 
 
 def pairs(order: EpochOrder) -> list[tuple[int, int]]:
-    """(record, sample) of every position."""
+    """Return (record, sample) of every position."""
     return list(zip(order.records[order.reads].tolist(), order.samples.tolist(), strict=True))
 
 
@@ -99,7 +99,7 @@ def test_slots_have_equally_many_positions(
 
 
 def test_a_read_that_continues_is_wanted_by_the_first_repeat_and_not_before() -> None:
-    """Two records of two samples; the second sample of record b is never repeated."""
+    """There are two records of two samples; the second sample of the second record is never repeated."""
     fresh = SampleSequence.once(laid_end_to_end(chunks_in_stored_order([2, 2], 0, 1)))
     uses = np.array([0, 1, 0, 2, 3, 1, 2])
     order = epoch_order([echoed(fresh, Echo(uses, np.array([0, 0, 1, 0, 0, 1, 1])))], 7, repeat_groups=[10])

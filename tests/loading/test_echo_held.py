@@ -1,4 +1,4 @@
-"""What a shuffle buffer keeps in memory: the samples that will be used again, and at most as many more."""
+"""A shuffle buffer keeps the samples that will be used again in memory, and at most as many others."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ from pcr_exp.system.randomness import Purpose, stream
 
 
 class Prefix(RecordPrefix):
-    """Of record r, sample s is `r/s`."""
+    """A prefix whose sample s of record r is `r/s`."""
 
     def __init__(self, record: int, size: int) -> None:
         labels = {"number": np.full(size, record)}
@@ -34,7 +34,7 @@ def order_of(sizes: list[int], factor: float, buffer: int, num_continuations: in
 def consume(
     order: EpochOrder, sizes: list[int], batch_size: int
 ) -> tuple[list[bytes], list[tuple[int, int]]]:
-    """The files of an epoch; (held, needed) samples, whenever a record was opened."""
+    """Return the files of an epoch, and (held, needed) samples each time records were opened."""
     reads = EchoReads(order)
     files, held = [], []
     for first in range(0, len(order.reads), batch_size):

@@ -1,4 +1,4 @@
-"""Echoed batches: what comes, in which pixels, for how many bytes; at any number of workers."""
+"""Echoed batches have the right samples, pixels and byte counts for any number of workers."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -42,7 +42,7 @@ echoes = pytest.mark.parametrize("echo", ECHOES, ids=name)
 
 
 def uses(batches: Iterable[Batch]) -> dict[int, list[bytes]]:
-    """By label, which is another for every sample: the pixels of each use, in order."""
+    """Return the pixels of each use, in order, by label. Every sample has its own label."""
     found: dict[int, list[bytes]] = {}
     for batch in batches:
         for label, image in zip(batch.labels.tolist(), batch.images, strict=True):
@@ -68,7 +68,7 @@ def test_an_epoch_uses_every_sample_as_often_as_the_factor_says(
         assert counts.total() == 100
         assert sum(batch.num_fresh for batch in of_epoch) == 100, "an epoch is counted in fresh examples"
         num_uses = sum(len(batch.labels) for batch in of_epoch)
-        # Of batches, whole ones are repeated, and the last one is short.
+        # `batch` repeats whole batches, and the last one is short.
         assert abs(num_uses - echo.factor * 100) <= (0 if echo.name != "batch" else 12)
 
 
@@ -76,7 +76,7 @@ _three_epochs: dict[str, list[Batch]] = {}
 
 
 def three_epochs(open_loader: OpenLoader, echo: EchoConfig) -> list[Batch]:
-    """Decoded in this process, once for all tests."""
+    """Return batches decoded in this process, once for all tests."""
     if name(echo) not in _three_epochs:
         _three_epochs[name(echo)] = list(open_loader(echo=echo).batches(0, 0, 3))
     return _three_epochs[name(echo)]
@@ -119,7 +119,7 @@ def test_repeats_after_augmentation_are_the_same_pixels_in_memory_of_their_own(
     for batch in open_loader(1, echo=echo).batches(0, 0, 1):
         kept = Batch(batch.images.clone(), batch.labels, *(0, 0, 0, 0, 0, 0))
         batches.append(kept)
-        batch.images.zero_()  # as a transform in place would
+        batch.images.zero_()  # as an in-place transform would
     for label, images in uses(batches).items():
         assert set(images) == set(fresh[label])
 
@@ -131,7 +131,7 @@ def test_an_echo_of_one_is_no_echo(open_loader: OpenLoader) -> None:
 
 
 def test_a_buffer_shuffles_without_repeats(open_loader: OpenLoader) -> None:
-    """What a fair baseline is given."""
+    """A fair baseline uses such a buffer."""
     echo = ExampleBeforeConfig(factor=1, buffer=50)
     labels = torch.cat([batch.labels for batch in open_loader(echo=echo).batches(0, 0, 1)]).tolist()
     plain = torch.cat([batch.labels for batch in open_loader().batches(0, 0, 1)]).tolist()
@@ -161,7 +161,7 @@ def test_finer_repeats_read_only_the_bytes_in_between(
 ) -> None:
     echo = ECHOES[2]
     batches = list(open_loader(num_workers, group=2, echo=echo).batches(0, 0, 1))
-    # Three reads of each record that are together the record up to group 10.
+    # Three reads of each record, which together cover it up to group 10.
     assert storage.num_reads == 3 * len(records.index.records)
     assert storage.bytes_read == records.index.epoch_bytes(10)
     assert sum(batch.record_bytes for batch in batches) == records.index.epoch_bytes(10)
@@ -169,7 +169,7 @@ def test_finer_repeats_read_only_the_bytes_in_between(
 
 
 def test_finer_repeats_show_what_a_read_at_their_group_shows(open_loader: OpenLoader) -> None:
-    """The k-th use of a sample has the pixels of its group: those of the same batches, all read at it."""
+    """The k-th use of a sample has the same pixels as in batches read entirely at the group of that use."""
     finer = list(open_loader(group=2, echo=ECHOES[2]).batches(0, 0, 1))
     plain = ExampleBeforeConfig(factor=3, buffer=30)
     at_group = {group: list(open_loader(group=group, echo=plain).batches(0, 0, 1)) for group in (2, 7, 10)}
@@ -183,7 +183,7 @@ def test_finer_repeats_show_what_a_read_at_their_group_shows(open_loader: OpenLo
 
 
 class SometimesFine(StaticScan):
-    """Odd records are read whole at once."""
+    """Reads odd records whole at once."""
 
     def group(self, epoch: int, record: int) -> int:  # noqa: ARG002
         return 10 if record % 2 else 2
@@ -206,7 +206,7 @@ def test_ranks_share_an_echoed_epoch(open_loader: OpenLoader) -> None:
             batches = list(open_loader(echo=echo, rank=rank, world_size=4).batches(0, 0, 1))
             num_batches.add(tuple(len(batch.labels) for batch in batches))
             counts.update(label for batch in batches for label in batch.labels.tolist())
-        # Batches have their lengths from the fresh order: which is repeated may differ, how many not.
+        # Batch lengths come from the fresh order: ranks may repeat different batches, but equally many.
         assert len({len(lengths) for lengths in num_batches}) == 1
         assert set(counts) == set(range(100))
 
@@ -225,7 +225,7 @@ def test_echoes_are_the_same_for_any_number_of_processes(open_loader: OpenLoader
     assert alone.keys() == of_two.keys()
     assert all(torch.equal(alone[key].images, of_two[key].images) for key in alone)
     for echo in (ECHOES[3], ECHOES[5]):
-        message = f"echo={echo.name} with 2 batches of this process.*echo=example_before"
+        message = f"echo={echo.name} does not work with 2 batches per process.*echo=example_before"
         with pytest.raises(ConfigError, match=message):
             open_loader(echo=echo, rank=0, world_size=2, global_batch_size=48)
 
@@ -279,7 +279,7 @@ def test_a_group_that_the_records_lack_is_refused(open_loader: OpenLoader, recor
 
 
 def test_a_stage_whose_input_ends_early_ends(open_loader: OpenLoader) -> None:
-    """Training then says that the loader ended too early."""
+    """Training then reports that the loader ended too early."""
     first = list(open_loader().batches(0, 0, 1))[:1]
     whole = echo_of(100, 1, 1, np.random.default_rng(0))
     assert len(list(echo_examples(first, lambda _: whole, EpochRange(0, 0, 1), 12))) == 1
@@ -289,7 +289,7 @@ def test_a_stage_whose_input_ends_early_ends(open_loader: OpenLoader) -> None:
 
 @pytest.mark.parametrize("echo", [ECHOES[0], ECHOES[3], ECHOES[5]], ids=name)
 def test_batches_of_a_process_are_of_its_slot(open_loader: OpenLoader, echo: EchoConfig) -> None:
-    """Models draw other random numbers in each."""
+    """Models draw different random numbers for each micro-batch index."""
     for rank in range(4):
         batches = open_loader(echo=echo, rank=rank, world_size=4).batches(0, 0, 1)
         assert {batch.slot for batch in batches} == {rank}

@@ -1,4 +1,4 @@
-"""R, from what was measured: which stage stands where, and which of two that overlap counts."""
+"""R follows from measured times: which stage is upstream, and which of two overlapping stages counts."""
 
 import time
 
@@ -9,7 +9,7 @@ from pcr_exp.loading.echo.stage import stage_columns
 from pcr_exp.loading.fetch import Fetcher
 from pcr_exp.loading.stream import LoaderStats
 
-# 200 fresh images of 50 bytes were trained on twice; twice as many bytes were read ahead, in 8 s.
+# 200 fresh images of 50 bytes were each trained on twice. With read-ahead, 20,000 bytes were read in 8 s.
 COUNTERS = {"samples_seen": 200, "samples_trained": 400, "record_bytes": 10_000, "train_s": 4.0}
 READ_S, TRAIN_S = 8.0 / 20_000 * 50, 0.01
 
@@ -62,7 +62,7 @@ def test_efforts_add_up() -> None:
 
 
 def test_reading_is_timed_while_a_read_is_in_flight() -> None:
-    """Four reads of 0.1 s by two threads; the pause in the middle, when nothing is wanted, does not count."""
+    """Two threads do four reads of 0.1 s. The pause between them, when nothing is wanted, does not count."""
 
     def read(request: int) -> int:
         time.sleep(0.1)

@@ -1,4 +1,4 @@
-"""Which item is used when, behind an echo stage: exact counts, one order per seed, a buffer that holds."""
+"""After an echo stage, items have exact counts, one order per seed, and pass a true shuffle buffer."""
 
 from collections import Counter
 
@@ -51,7 +51,7 @@ def test_without_a_buffer_repeats_follow_each_other(num_items: int, factor: floa
 
 
 def naive_buffer(count: int, buffer: int, generator: np.random.Generator) -> list[int]:
-    """A shuffle buffer as one writes it down, with the same draws."""
+    """A textbook shuffle buffer with the same random draws."""
     buffer = min(buffer, count)
     places = list(range(buffer))
     drawn = generator.integers(buffer, size=count - buffer).tolist()
@@ -73,7 +73,7 @@ def test_the_buffer_is_a_shuffle_buffer(count: int, buffer: int, seed: int) -> N
 
 
 def test_a_larger_buffer_leaves_fewer_repeats_in_a_batch() -> None:
-    """Shares of images whose example occurs earlier in their batch of 128, as simulated beforehand."""
+    """The shares of images whose example occurs earlier in their batch of 128 match an earlier simulation."""
 
     def duplicates(buffer: int) -> float:
         items = echo(40_000, 2, buffer, rng()).items

@@ -1,4 +1,4 @@
-"""What people see when something breaks, and that nothing is left behind."""
+"""Failures give clear errors and leave nothing behind."""
 
 import multiprocessing
 import os
@@ -75,7 +75,7 @@ class Damaged(RecordPrefix):
 
 
 class Unreadable(RecordSet):
-    """Record 3's sixth sample has no pixels, though its checksum is right."""
+    """Record set whose record 3 has an undecodable sample 6, counted from 0, with a correct checksum."""
 
     def read_prefix(self, record: int, group: int) -> RecordPrefix:
         prefix = super().read_prefix(record, group)
@@ -106,7 +106,7 @@ def test_a_bug_in_a_worker_keeps_its_type_and_traceback(open_loader: OpenLoader)
 
 
 class Slow(TrainTransform):
-    """A fiftieth of a second an image."""
+    """Takes 20 ms per image."""
 
     def __call__(self, image: Source, draws: Sequence[float], out: np.ndarray) -> None:
         time.sleep(0.02)
@@ -152,7 +152,7 @@ def test_storage_that_does_not_answer_is_an_error_that_names_what_is_waited_for(
 
 @pytest.mark.alone
 def test_slow_storage_is_waited_for_while_reads_end(split: Path, open_loader: OpenLoader) -> None:
-    """A window takes longer than the timeout, none of its reads does."""
+    """A window takes longer than the timeout, but none of its reads does."""
     config = LoaderConfig(num_workers=1, shuffle_records=4, timeout_s=0.3)
     throttle = Throttle.create(StorageConfig(name="slow", requests_per_s=7))
     records = RecordSet(LocalStorage(split), "pcr")
@@ -210,7 +210,7 @@ def test_a_worker_that_dies_while_the_trainer_trains_is_named_when_it_asks(open_
 
 def test_an_error_that_cannot_be_sent_is_told_in_words(open_loader: OpenLoader) -> None:
     class LocalError(Exception):
-        """Cannot be pickled: it has no name that another process could import."""
+        """Cannot be pickled, because other processes cannot import it by name."""
 
     class Broken(TrainTransform):
         def __call__(self, *_: object) -> None:
@@ -223,7 +223,7 @@ def test_an_error_that_cannot_be_sent_is_told_in_words(open_loader: OpenLoader) 
 def test_batches_of_processes_that_share_no_memory_are_the_same(
     open_loader: OpenLoader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As where processes are spawned: files and pixels go through pipes, both ways at once."""
+    """Files and pixels go through pipes, both ways at once, as with spawned processes."""
     expected = [batch.images for batch in open_loader().batches(0, 0, 1)]
     monkeypatch.setattr(SharedBuffers, "take", lambda _: None)
     transform = TrainTransform(224, AugmentConfig())
@@ -249,7 +249,7 @@ def test_batches_of_spawned_processes_are_the_same(
 def test_an_image_that_does_not_decode_waits_for_the_batches_before_it(
     split: Path, open_loader: OpenLoader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With a GPU, too, where finished batches are on their way to page-locked memory."""
+    """This also holds with a GPU, where finished batches are still being copied to page-locked memory."""
     records = Unreadable(LocalStorage(split), "pcr")
 
     def num_before(num_workers: int) -> int:

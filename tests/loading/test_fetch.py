@@ -1,4 +1,4 @@
-"""Read-ahead: order, budget, pausing, failing and ending."""
+"""Read-ahead: order, budget, pausing, failures and closing."""
 
 import threading
 import time
@@ -35,7 +35,7 @@ def open_fetcher() -> Iterator[OpenFetcher]:
 
 
 def settle(condition: Callable[[], bool]) -> bool:
-    """Whether it holds within 5 s, and 50 ms later still does."""
+    """Wait up to 5 s for the condition, and return whether it still holds 50 ms later."""
     deadline = time.monotonic() + 5
     while not condition() and time.monotonic() < deadline:
         time.sleep(0.002)
@@ -192,7 +192,7 @@ def test_the_longest_read_seeks_first() -> None:
     [
         ({"bandwidth_mib_per_s": 150, "seek_ms": 8}, 2),  # no latency to hide: more would queue at the head
         ({"seek_ms": 8}, 2),
-        # 10 ms a read, seek and transfer: 100 reads a second, of which 5 wait for 50 ms.
+        # A read takes 10 ms, seek and transfer: 100 reads a second, so 5 are within the latency of 50 ms.
         ({"bandwidth_mib_per_s": 100, "seek_ms": 5, "latency_ms": 50}, 7),
         ({"bandwidth_mib_per_s": 100, "seek_ms": 5, "latency_ms": 50, "requests_per_s": 20}, 3),
         ({"reads_in_flight": 64}, 64),
@@ -206,11 +206,11 @@ def test_only_latency_that_overlaps_wants_reads_in_flight(disk: dict[str, float]
 @pytest.mark.parametrize(
     ("bandwidth", "requests", "latency_ms", "read_bytes", "in_flight"),
     [
-        (400, None, 5, MIB, 4),  # 2 MiB in the air are two reads
+        (400, None, 5, MIB, 4),  # 2 MiB in flight are two reads
         (400, None, 5, 100 * MIB, 3),
         (12, None, 40, MIB / 10, 7),
         (400, None, 0, MIB, 2),
-        (100, None, 50, 20 * 1024, 258),  # small records: 5 MiB in the air are many
+        (100, None, 50, 20 * 1024, 258),  # small records: 5 MiB in flight are many
         (400, None, 100, 1000, 512),
         (400, 30, 100, MIB, 5),
         (None, 30, 100, MIB, 5),
@@ -237,5 +237,5 @@ def test_reads_ahead_hold_a_window_and_all_in_flight_within_a_gibibyte() -> None
 
 def test_reads_ahead_hold_what_an_epoch_starts_with_where_that_is_little() -> None:
     assert reads_ahead(2, at_once=1, at_start=8, mean_read_bytes=MIB) == 8
-    assert reads_ahead(2, at_once=1, at_start=8, mean_read_bytes=10 * MIB) == 6  # 64 MiB of them
+    assert reads_ahead(2, at_once=1, at_start=8, mean_read_bytes=10 * MIB) == 6  # at most 64 MiB
     assert reads_ahead(2, at_once=1, at_start=8, mean_read_bytes=110 * MIB) == 4

@@ -1,4 +1,4 @@
-"""How many reads the loader has under way, where the storage's settings say so."""
+"""The storage's settings determine how many reads the loader has in flight."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -22,7 +22,7 @@ OpenLoader = Callable[..., RecordLoader]
 
 
 class HoldingStorage(LocalStorage):
-    """Lets no read of a record end before so many are under way, or some seconds have passed."""
+    """Lets record reads end only once `num_awaited` are in flight, or after 5 s."""
 
     def __init__(self, root: Path, num_awaited: int) -> None:
         super().__init__(root)
@@ -50,7 +50,7 @@ class HoldingStorage(LocalStorage):
 def test_as_many_reads_are_in_flight_as_are_asked_for(
     split: Path, open_loader: OpenLoader, wanted: int | None, most: int
 ) -> None:
-    """Of seven records; storage whose rates are not known gets four."""
+    """There are seven records. Storage of unknown rates gets four reads."""
     storage = HoldingStorage(split, num_awaited=most)
     loader = open_loader(
         records=RecordSet(storage, "pcr"),
@@ -97,7 +97,7 @@ def test_small_reads_far_away_are_done_several_by_a_call(split: Path) -> None:
 
 @contextmanager
 def fetching(read: Callable[[int], int], num_requests: int, **settings: Any) -> Iterator[Fetcher[int, int]]:
-    """A fetcher at work, of the requests 0, 1, 2 and so on."""
+    """Run a fetcher of the requests 0, 1, 2 and so on."""
     fetcher: Fetcher[int, int] = Fetcher(read, iter(range(num_requests)), **settings)
     fetcher.start()
     try:

@@ -1,4 +1,4 @@
-"""What comes out of the loader: the same batches, once, at any number of workers and from any start."""
+"""The loader yields the same batches, each once, for any number of workers and from any start."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -33,7 +33,7 @@ def test_workers_change_nothing_but_speed(
 
 
 class Alternating(StaticScan):
-    """Groups 1 and 2, differing between records and between epochs."""
+    """Alternates groups 1 and 2 between records and between epochs."""
 
     def __init__(self) -> None:
         super().__init__(1)
@@ -47,7 +47,7 @@ class Alternating(StaticScan):
 
 @pytest.mark.parametrize("decode", ["unsmoothed", "scaled"])
 def test_modes_decode_each_sample_as_its_own_group_asks(open_loader: OpenLoader, decode: str) -> None:
-    """In batches that mix groups; the same at any number of workers."""
+    """Batches mix groups, and are the same for any number of workers."""
     config = LoaderConfig(num_workers=2, shuffle_records=3, decode=decode)
     mixed = list(open_loader(config=config, policy=Alternating()).batches(0, 0, 1))
     inline = replace(config, num_workers=0)
@@ -111,7 +111,7 @@ def test_ranks_share_an_epoch(open_loader: OpenLoader) -> None:
 
 
 def test_batches_are_the_same_for_any_number_of_processes(open_loader: OpenLoader) -> None:
-    """Images and all: four slots, of four processes, two or one; also from the middle of an epoch on."""
+    """Four micro-batches, in four processes, two or one, have the same images, also from mid-epoch."""
 
     def batches(world_size: int, first_batch: int) -> dict[tuple[int, ...], Batch]:
         found = {}
@@ -196,7 +196,7 @@ def test_a_resumed_stream_reads_only_what_it_still_needs(
     open_loader: OpenLoader, records: RecordSet, storage: CountingStorage
 ) -> None:
     (last,) = open_loader().batches(0, 8, 1)
-    # Of four lanes, each has one sample left: in records that all but one of them may share.
+    # Each of the four lanes has one sample left, in records that all but one of them may share.
     assert storage.num_reads <= 4
     assert len(last.labels) == 4
     assert storage.bytes_read < records.index.epoch_bytes(5) * 4 / 7
@@ -237,7 +237,7 @@ def test_what_the_records_lack_is_refused_at_once(open_loader: OpenLoader) -> No
         open_loader(label="colour")
     with pytest.raises(ConfigError, match="rank=2: wanted a rank of world_size=2"):
         open_loader(rank=2, world_size=2)
-    with pytest.raises(LoaderError, match="batch 10 was asked for first, but an epoch has 9 batches"):
+    with pytest.raises(LoaderError, match="batch 10 was requested first, but an epoch has 9 batches"):
         open_loader().batches(0, 10, 1)
 
 

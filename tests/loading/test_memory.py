@@ -1,4 +1,4 @@
-"""However long the trainer takes, the loader holds no more than (records in use and ahead) x prefix."""
+"""However slow the trainer, the loader holds at most (records in use + records ahead) x prefix size."""
 
 import io
 import json
@@ -32,11 +32,11 @@ MIB = 2**20
 
 
 class Held(RecordPrefix):
-    """A prefix that can be watched."""
+    """A prefix that can be weakly referenced."""
 
 
 class WatchedRecords(RecordSet):
-    """Counts the bytes of prefixes that are being read or that anybody still refers to."""
+    """Counts the bytes of prefixes that are being read or are still referenced."""
 
     def __init__(self, storage: LocalStorage, folder: str) -> None:
         super().__init__(storage, folder)
@@ -58,7 +58,7 @@ class WatchedRecords(RecordSet):
             self.num_reads += num_bytes > 0
 
     def settle(self) -> None:
-        """Return when no read has begun for 20 ms."""
+        """Wait until no read has begun for 20 ms."""
         num_reads = -1
         while num_reads != self.num_reads:
             num_reads = self.num_reads
@@ -86,7 +86,7 @@ def test_a_stalled_consumer_leaves_the_loader_within_its_bound(
         shuffle_records=shuffle_records,
         records_ahead=records_ahead,
     )
-    # Of a batch of all 100 images, those decoded first may be gone before the last is read: up to five tries.
+    # In a batch of all 100 images, the first may be released before the last is read: try up to five times.
     for _ in range(5):
         records = WatchedRecords(LocalStorage(split), "pcr")
         loader = open_loader(group=group, records=records, batch_size=batch_size, config=config)
@@ -106,7 +106,7 @@ def test_a_stalled_consumer_leaves_the_loader_within_its_bound(
 def test_the_bound_is_the_records_in_use_and_ahead_times_the_largest_prefix(
     records: RecordSet, open_loader: Callable[..., RecordLoader], batch_size: int
 ) -> None:
-    """Six records of 16 and one of 4: no more than there are, however many lanes."""
+    """With six records of 16 and one of 4, no more than all seven are held, however many lanes there are."""
     for lanes, window, world_size, in_use in ((2, 1, 1, 3), (2, 3, 1, 7), (8, 1, 1, 7), (8, 1, 4, 3)):
         config = LoaderConfig(num_workers=0, lanes=lanes, shuffle_records=window, records_ahead=5)
         for group in (1, 10):
@@ -116,7 +116,7 @@ def test_the_bound_is_the_records_in_use_and_ahead_times_the_largest_prefix(
 
 
 def test_a_process_of_eight_lanes_holds_no_more_than_two_windows_of_four_did() -> None:
-    """All but one record of a size, as encoders make them; with as many ahead, (2 x 4) + 4 before."""
+    """All records but one have the same size, as encoders write them. Two windows and 4 ahead held 12."""
     for num_records in (100, 1000):
         assert num_held([64] * num_records + [13], 8, 1) == 9
     assert num_held([64] * 100, 2, 1) == 3, "of four processes, each holds its lanes'"
@@ -126,7 +126,7 @@ def test_a_process_of_eight_lanes_holds_no_more_than_two_windows_of_four_did() -
 def test_a_shuffle_buffer_of_echo_is_within_the_bound(
     split: Path, open_loader: Callable[..., RecordLoader], variant: type[EchoConfig]
 ) -> None:
-    """In front of decoding it keeps at most a record per sample in it, and no more than there are."""
+    """Before decoding, the buffer keeps at most one record per sample, and no more than exist."""
     for buffer, num_in_buffer in ((3, 3), (60, 7)):
         records = WatchedRecords(LocalStorage(split), "pcr")
         loader = open_loader(
@@ -183,7 +183,7 @@ print(json.dumps({"grown": peak() - before, "bound": loader.max_held_bytes(), "r
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads the peak of a process's memory from /proc")
 def test_records_of_imagenet_s_size_take_no_more_memory_than_the_bound(tmp_path: Path) -> None:
-    """The process as a whole: 12 records of over 100 MB, of which three are used up."""
+    """The whole process stays within the bound, with 12 records of over 100 MB of which three are used up."""
     largest = write_large_records(tmp_path, num_records=12)
     assert largest > 100e6
     done = subprocess.run(
@@ -193,12 +193,12 @@ def test_records_of_imagenet_s_size_take_no_more_memory_than_the_bound(tmp_path:
     print(told)
     assert told["bound"] == (2 + 1 + 4) * largest
     assert told["read"] >= 7 * largest
-    # What is not records: the decoder's process is forked, batches lie in shared memory.
+    # 64 MiB for everything else: the decoder's process is forked, and batches are in shared memory.
     assert told["bound"] / 2 <= told["grown"] <= told["bound"] + 64 * MIB
 
 
 def write_large_records(folder: Path, num_records: int) -> int:
-    """Records of 1,024 photographs, all of them one file under several names; bytes of one."""
+    """Write records of 1,024 photographs, all hard links to one file; return the bytes of one record."""
     buffer = io.BytesIO()
     Image.fromarray(skimage.data.astronaut()[:448, :448]).save(buffer, "JPEG", quality=97)
     header = RecordHeader(

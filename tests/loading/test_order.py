@@ -1,4 +1,4 @@
-"""Properties of an epoch's order, for any records, lanes, windows, batches and slots."""
+"""Properties of an epoch's order, for any records, lanes, windows, batches and micro-batches."""
 
 from collections import Counter
 from itertools import pairwise
@@ -41,7 +41,7 @@ def divisors(number: int) -> list[int]:
 
 
 def pairs(order: EpochOrder) -> list[Pair]:
-    """(record, sample) at every position."""
+    """Return (record, sample) at every position."""
     return list(zip(order.records[order.reads].tolist(), order.samples.tolist(), strict=True))
 
 
@@ -92,7 +92,7 @@ def test_unshuffled_slots_are_runs_of_what_is_stored(sizes: list[int], count: in
 def test_the_global_batch_does_not_depend_on_the_number_of_processes(
     sizes: list[int], lanes: int, window: int, seed: int, batch_size: int, data: st.DataObject
 ) -> None:
-    """Slot by slot: what a batch is made of, and in which order."""
+    """Each micro-batch holds the same samples in the same order."""
     slots = data.draw(st.sampled_from(divisors(lanes)))
 
     def batches(world_size: int) -> dict[tuple[int, int], list[Pair]]:
@@ -126,7 +126,7 @@ def test_processes_read_few_records_twice(
         len(order_of(sizes, RankShare(rank, world_size, world_size), lanes=lanes, seed=seed).records)
         for rank in range(world_size)
     )
-    # A process that gets no sample at all trains on another's.
+    # A process without samples of its own trains on another's.
     idle = max(0, world_size - sum(sizes))
     assert num_reads <= len(sizes) + world_size - 1 + idle
 
@@ -192,14 +192,14 @@ def test_no_more_records_are_in_use_than_the_lanes_hold(
 
 
 def test_lanes_do_not_all_come_to_their_next_record_at_once() -> None:
-    """Of 8 lanes of 40 records of 64, between the first records and the last, one does every 64 samples."""
+    """With 8 lanes of 40 records of 64 samples, one lane changes records about every 64 samples."""
     changes = np.diff(order_of([64] * 320).first_use)[16:-24]
     assert changes.min() >= 56
     assert changes.max() <= 72
 
 
 def test_a_batch_mixes_as_many_records_as_there_are_lanes() -> None:
-    """The numbers in the module's text; and what a window of four records gave before there were lanes."""
+    """The numbers equal those in the module's documentation; a single lane with a window of four gives 4."""
     for size, in_lanes in ((64, 9.0), (1024, 8.0)):
 
         def mixed(lanes: int, window: int, size: int = size) -> float:
@@ -224,7 +224,7 @@ def test_orders_differ_by_seed_and_epoch_and_by_nothing_hidden() -> None:
 
 
 def test_records_of_different_lanes_mix_over_epochs() -> None:
-    """In 200 epochs of 6 records in 2 lanes, every pair lies in one lane about 2/5 of the times."""
+    """In 200 epochs of 6 records in 2 lanes, each pair shares a lane in about 2/5 of the epochs."""
     together = np.zeros((6, 6), dtype=int)
     for epoch in range(200):
         line = stream(0, Purpose.RECORD_ORDER, epoch).permutation(6).tolist()
@@ -264,7 +264,7 @@ def test_a_slot_of_nothing_trains_on_another_s_sample() -> None:
 
 
 def test_turns_of_slots() -> None:
-    """Two slots of five uses in batches of two: short batches come last, too."""
+    """Two micro-batch indices of five uses take turns in batches of two; their short batches come last."""
     uses = [SampleSequence.once(SampleIndices(np.full(5, record), np.arange(5))) for record in (3, 7)]
     order = epoch_order(uses, batch_size=2)
     assert order.batches.tolist() == [0, 2, 4, 6, 8, 9, 10]
@@ -283,7 +283,7 @@ def test_slots_of_a_global_batch(batch_size: int, total: int | None, world_size:
 
 def test_what_cannot_be_shared_equally_is_refused_with_words() -> None:
     with pytest.raises(
-        ConfigError, match=r"global_batch_size=48: wanted a multiple of 32, .*16 x world_size=2"
+        ConfigError, match=r"global_batch_size=48: wanted a multiple of 32 \(batch_size=16 x world_size=2"
     ):
         num_slots(16, 48, 2)
     with pytest.raises(ConfigError, match=r"training\.global_batch_size=0: wanted a multiple"):
@@ -293,6 +293,6 @@ def test_what_cannot_be_shared_equally_is_refused_with_words() -> None:
     with pytest.raises(ConfigError, match=r"rank=2: wanted a rank of world_size=2"):
         open_share(2, 2, batch_size=1, global_batch_size=None)
     check_lanes(8, 4, 2)
-    message = r"loader\.lanes=8: wanted a multiple of 3, .*world_size=3, 1 of each process.*such as 9"
+    message = r"loader\.lanes=8: wanted a multiple of 3, .*world_size=3, 1 per process.*such as 9"
     with pytest.raises(ConfigError, match=message):
         check_lanes(8, 3, 3)

@@ -1,4 +1,4 @@
-"""No process outlives the one that started it, whatever it is in the middle of."""
+"""No process outlives the one that started it, whatever it is doing."""
 
 import os
 import signal
@@ -26,7 +26,7 @@ OpenLoader = Callable[..., RecordLoader]
 
 
 def members(session: int) -> list[int]:
-    """Processes of a session that have not ended."""
+    """Return the processes of a session that have not ended."""
     found = []
     for process in psutil.process_iter(["status"]):
         with suppress(ProcessLookupError):
@@ -44,7 +44,7 @@ def wait_for(condition: Callable[[], bool], within_s: float) -> bool:
 
 @pytest.fixture
 def forked() -> Iterator[Callable[[Callable[[], object]], int]]:
-    """Forks a process, in a session of its own, that does something and then waits."""
+    """Function that forks a process in its own session, which runs a callable and then waits."""
     sessions = []
 
     def fork(do: Callable[[], object]) -> int:
@@ -71,7 +71,7 @@ Fork = Callable[[Callable[[], object]], int]
 
 
 class Hanging(TrainTransform):
-    """As one that was handed half a task, and waits for the rest: for ever."""
+    """Hangs, like a worker that received half a task and waits forever for the rest."""
 
     def __call__(self, *_: object) -> None:
         time.sleep(600)

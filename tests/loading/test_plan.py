@@ -1,4 +1,4 @@
-"""What a plan says, of any records, lanes, batches, slots and spans: before anything is read."""
+"""Properties of a plan before anything is read, for any records, batches, micro-batches and epoch ranges."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Damaged images are replaced by others of their record: which, follows from the seed and the epoch alone."""
+"""Damaged images are replaced by others of their record, which depend on the seed and epoch alone."""
 
 import logging
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from pcr_exp.storage.local import LocalStorage
 
 
 class DamagedStorage(LocalStorage):
-    """One byte of the third and of the fifth image of the first record is another, in group 2."""
+    """Changes one byte of the third and of the fifth image of the first record, in group 2."""
 
     def __init__(self, root: Path) -> None:
         super().__init__(root)
@@ -39,7 +39,7 @@ def damaged(split: Path) -> RecordSet:
 
 def test_others_of_the_record_stand_in(damaged: RecordSet, caplog: pytest.LogCaptureFixture) -> None:
     whole = RecordSet(LocalStorage(damaged.storage.root), "pcr").read_prefix(0, 5)  # type: ignore[attr-defined]
-    with pytest.raises(RecordError, match="image 2 of 0 to"):
+    with pytest.raises(RecordError, match="image 2, counted from 0 to"):
         damaged.read_prefix(0, 5)
     with caplog.at_level(logging.WARNING, "pcr_exp"):
         prefix = read_with_replacements(damaged, 0, 5, seed=3, epoch=0)

@@ -1,4 +1,4 @@
-"""Shared memory that is used again: never while anybody still looks at it."""
+"""Shared buffers are reused only once nothing refers to them."""
 
 import gc
 import os
@@ -92,7 +92,7 @@ def test_buffers_that_are_gone_leave_their_batches_readable() -> None:
 
 
 def test_files_too_large_for_a_slab_travel_by_themselves(open_loader: OpenLoader) -> None:
-    """Images of 4 x 4 pixels are smaller than the JPEGs that they come from."""
+    """Images of 4 x 4 pixels are smaller than their JPEG files."""
     transform = TrainTransform(4, AugmentConfig())
     expected = list(open_loader(transform=transform).batches(0, 0, 1))
     batches = list(open_loader(2, transform=transform).batches(0, 0, 1))
@@ -103,7 +103,7 @@ def test_files_too_large_for_a_slab_travel_by_themselves(open_loader: OpenLoader
 
 @pytest.mark.parametrize("num_workers", [1, 2])
 def test_batches_that_are_kept_stay_as_they_were(open_loader: OpenLoader, num_workers: int) -> None:
-    """Of more batches than there are shared buffers, some kept and some dropped at once."""
+    """There are more batches than shared buffers; some are kept and some dropped at once."""
     expected = [batch.images for batch in open_loader().batches(0, 0, 4)]
     kept = {}
     for number, batch in enumerate(open_loader(num_workers).batches(0, 0, 4)):

@@ -1,4 +1,4 @@
-"""Streams of any records, windows, batches and ranks, from records that live in memory."""
+"""Streams of in-memory records, for any records, lanes, batches and ranks."""
 
 from collections import Counter
 from contextlib import closing
@@ -24,7 +24,7 @@ from pcr_exp.records.index import RecordEntry, RecordIndex
 
 
 class MemoryPrefix(RecordPrefix):
-    """A record whose sample s is called `<record>/<s>`."""
+    """A record whose sample s has the ID and bytes `<record>/<s>`."""
 
     def __init__(self, record: int, size: int, group: int) -> None:
         ids = [f"{record}/{sample}" for sample in range(size)]
@@ -32,13 +32,13 @@ class MemoryPrefix(RecordPrefix):
         super().__init__(ids, labels, group, 10**record, (), WHOLE)
 
     def parts(self, i: int) -> list[bytes]:
-        """In two, as of two scan groups."""
+        """Return two pieces, as of two scan groups."""
         name = self.ids[i].encode()
         return [name[:1], name[1:]]
 
 
 class MemoryRecords:
-    """Stands in for a RecordSet. Record r is 10^r bytes long, so a sum of bytes tells which were counted."""
+    """Stands in for a RecordSet. Record r has 10^r bytes, so a total shows which records were counted."""
 
     def __init__(self, sizes: list[int]) -> None:
         entries = [RecordEntry(f"{record}.pcr", size, (10**record,), 0) for record, size in enumerate(sizes)]
@@ -46,7 +46,7 @@ class MemoryRecords:
         self.reads: list[int] = []
 
     def source_of(self, record: int) -> None:
-        """No mixture."""
+        """Return None: there is no mixture."""
 
     def read_prefix(self, record: int, group: int) -> MemoryPrefix:
         self.reads.append(record)
@@ -54,14 +54,14 @@ class MemoryRecords:
 
 
 class Task(NamedTuple):
-    """A batch, and what it was decoded from."""
+    """A batch and its encoded images."""
 
     batch: Batch
     images: EncodedImages
 
 
 class Noting:
-    """Makes a pixel of every image."""
+    """Decoder that notes its input and returns one pixel per image."""
 
     def __init__(self) -> None:
         self.seen: list[EncodedImages] = []
@@ -198,7 +198,7 @@ def test_a_span_from_the_middle_is_the_rest_of_the_whole(
 def test_a_process_of_several_slots_gives_the_batches_of_several_processes(
     sizes: list[int], lanes: int, batch_size: int, ahead: int
 ) -> None:
-    """Also from the middle on: whoever goes on, goes on with the same update."""
+    """This also holds from mid-epoch: every process resumes at the same update."""
 
     def batches(world_size: int, first_batch: int) -> dict[tuple[int, int], list[bytes]]:
         found = {}

@@ -1,4 +1,4 @@
-"""An order that is laid out as it is used is the one that is made whole, in bounded memory."""
+"""An order computed as it is used equals the one computed whole, and takes bounded memory."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_where_slots_have_more_than_is_laid_out_at_once() -> None:
 
 
 def test_lanes_lie_side_by_side_by_time() -> None:
-    """The sequence as it was defined when epochs were made whole, which every run so far was made with."""
+    """The sequence equals the original definition over whole epochs, which all earlier runs used."""
     sizes, num_lanes = [50] * 41 + [17], 8
     lanes = EpochLanes(sizes, seed=3, epoch=2, num_lanes=num_lanes, window=1)
     own = [lanes.slot(lane, num_lanes) for lane in range(num_lanes)]

@@ -1,4 +1,4 @@
-"""Behind slow storage, the loader reaches the bandwidth that was configured, and no more."""
+"""With slow storage, the loader reaches the configured bandwidth and no more."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -23,7 +23,7 @@ MIB = 2**20
 def test_the_configured_rate_is_reached_within_two_percent(
     split: Path, open_loader: OpenLoader, num_workers: int
 ) -> None:
-    """Over 2 s of an endless stream, though each read alone would spend most of its time on latency."""
+    """This is measured over 2 s of an endless stream, though latency takes much of each read."""
     config = StorageConfig(name="test", bandwidth_mib_per_s=0.4, latency_ms=150)
     storage = CountingStorage(open_storage(str(split), config))
     loader = open_loader(
@@ -36,7 +36,7 @@ def test_the_configured_rate_is_reached_within_two_percent(
     stream = loader.batches(0, 0, 1000)
     for _ in range(3):
         next(stream)
-    # Other work on the machine disturbs the measurement, so one try of some must be right.
+    # Other work on the machine disturbs the measurement, so one of several tries must be right.
     rates: list[float] = []
     while not any(rate == pytest.approx(0.4, rel=0.02) for rate in rates):
         assert len(rates) < 4, f"{rates} MiB/s, wanted 0.4 within 2 %"
@@ -44,7 +44,7 @@ def test_the_configured_rate_is_reached_within_two_percent(
 
 
 def _rate_mib_per_s(storage: CountingStorage, stream: Iterator[Batch], seconds: float) -> float:
-    """From the end of one read to the end of another: the pipe should never be idle in between."""
+    """Measure from the end of one read to the end of another; storage should never be idle in between."""
     started, bytes_before = _next_read(storage)
     while time.monotonic() - started < seconds:
         next(stream)
@@ -53,7 +53,7 @@ def _rate_mib_per_s(storage: CountingStorage, stream: Iterator[Batch], seconds: 
 
 
 def _next_read(storage: CountingStorage) -> tuple[float, int]:
-    """When the next read ends, and the bytes read until then."""
+    """Return when the next read ends, and the bytes read until then."""
     num_reads = storage.num_reads
     while storage.num_reads == num_reads:
         time.sleep(0.0005)
@@ -61,7 +61,7 @@ def _next_read(storage: CountingStorage) -> tuple[float, int]:
 
 
 def test_the_first_batch_waits_for_its_window_alone(split: Path, open_loader: OpenLoader) -> None:
-    """However many tasks the pool has room for, bytes that come later are not waited for."""
+    """It does not wait for bytes of later batches, however many tasks the pool has room for."""
     config = StorageConfig(name="test", bandwidth_mib_per_s=0.1)
     records = RecordSet(open_storage(str(split), config), "pcr")
     mean_mib = records.index.epoch_bytes(10) / MIB / len(records.index.records)
@@ -78,7 +78,7 @@ def test_the_first_batch_waits_for_its_window_alone(split: Path, open_loader: Op
 
 
 def test_what_the_next_epoch_starts_with_is_read_while_one_ends(split: Path, open_loader: OpenLoader) -> None:
-    """A record of every lane; with fewer, storage would rest now, and training at the epoch's start."""
+    """One record per lane is read. With fewer, storage would idle now, and training at the epoch's start."""
     storage = CountingStorage(LocalStorage(split))
     records = RecordSet(storage, "pcr")
     num_lanes, num_records = 6, len(records.index.records)
@@ -87,7 +87,7 @@ def test_what_the_next_epoch_starts_with_is_read_while_one_ends(split: Path, ope
         group=2, records=records, config=LoaderConfig(num_workers=0, lanes=num_lanes, shuffle_records=1)
     )
     stream = loader.batches(0, 0, 2)
-    before = storage.num_reads  # of the index
+    before = storage.num_reads  # reads of the index
     for _ in range(loader.num_batches):
         next(stream)
     deadline = time.monotonic() + 10

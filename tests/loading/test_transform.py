@@ -1,4 +1,4 @@
-"""Crops, flips and resizing, against torchvision, Pillow and arithmetic."""
+"""Crops, flips and resizing agree with torchvision, Pillow and arithmetic."""
 
 import numpy as np
 import pytest
@@ -36,7 +36,7 @@ def test_a_random_crop_lies_in_the_image_with_an_allowed_shape(height: int, widt
 
 
 def test_crops_have_torchvisions_distribution() -> None:
-    """Mean and spread of area, aspect ratio and position, of 4,000 crops each."""
+    """Area, aspect ratio and position have the same mean and spread over 4,000 crops each."""
     config = AugmentConfig()
     ours = np.array([random_crop(375, 500, config, drawn) for drawn in draws(0, 4000)], dtype=float)
     image = v2.functional.to_image(Image.new("L", (500, 375)))
@@ -63,7 +63,7 @@ def test_impossible_crops_fall_back_to_the_centre(
 ) -> None:
     config = AugmentConfig(crop_scale=[1.0, 1.0])
     fallen_back = [random_crop(height, width, config, drawn) for drawn in draws(0, 20)]
-    # A square image has crops of its whole area only where the ratio drawn is almost 1: the fallback again.
+    # A square image has a crop of its whole area only if the drawn ratio is almost 1. It equals the fallback.
     assert fallen_back.count(crop) == 20
 
 
@@ -106,7 +106,7 @@ def test_equal_streams_give_equal_images() -> None:
 
 @pytest.mark.parametrize("shape", [(300, 300), (200, 380), (512, 130), (700, 512)])
 def test_resizing_without_the_filter_is_close_to_pillows(shape: tuple[int, int]) -> None:
-    """Pillow filters over all source pixels; bilinear without that may differ at edges, not on average."""
+    """Pillow filters over all source pixels. Unfiltered bilinear may differ at edges, but not on average."""
     image = np.asarray(Image.fromarray(PHOTO).resize(shape))
     out = empty(120)
     resize(image, out, antialias=False)
@@ -121,7 +121,7 @@ def test_strong_shrinking_averages_areas(antialias: bool) -> None:
     stripes[:, ::4] = stripes[:, 1::4] = 255
     out = empty(100)
     resize(stripes, out, antialias=antialias)
-    inner = out[1:-1, 1:-1]  # at an edge the filter has half its pixels
+    inner = out[1:-1, 1:-1]  # at an edge the filter covers only half its pixels
     assert np.abs(inner.astype(int) - 127).max() <= 1, "picking pixels would give black or white"
 
 
@@ -133,7 +133,7 @@ def test_evaluation_is_torchvisions_resize_and_centre_crop(shape: tuple[int, int
     EvalTransform(112, AugmentConfig(), antialias=antialias)(DecodedImage(image), [], out)
     resized = v2.Resize(128, antialias=antialias)(v2.functional.to_image(image))
     reference = v2.CenterCrop(112)(resized).permute(1, 2, 0).numpy()
-    # The same pixels, but for rounding of weights; a shift by one pixel would make a large difference.
+    # The pixels are the same except for rounding of weights; a shift by one pixel would differ much more.
     if antialias or max(shape) <= 256:
         assert np.abs(out.astype(int) - reference).mean() < 1.0
     assert np.abs(out.mean((0, 1)) - reference.mean((0, 1))).max() < 2

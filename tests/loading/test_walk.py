@@ -1,4 +1,4 @@
-"""The way of a sample's bytes from storage to the batch: which files of the package handle them."""
+"""The path of a sample's bytes from storage to the batch: which files of the package handle them."""
 
 import sys
 import threading
@@ -19,26 +19,26 @@ PACKAGE = Path(pcr_exp.__file__).parent
 MAX_FILES = 14
 NUM_IMAGES = 7
 ENTERED_AGAIN = {"records/groups.py", "loading/batch.py", "images/decode.py", "images/decoder.py"}
-"""Files that a sample comes back to. Two hold it: one step fills them, the next asks them. The codec joins
-pieces, and decodes them later; its library reads a header first, and decodes when it knows the crop."""
+"""Files that a sample returns to. Two hold it: one step fills them, the next reads them. The codec joins
+pieces and decodes them later. Its library reads the header first, and decodes once it knows the crop."""
 _IN_PYTHON = {"images/libturbojpeg.py", "images/smoothing.py"}
-"""These take the library's place where there was no compiler."""
+"""These replace the library if there was no compiler."""
 _DEPTH = 4
 
 
 class Walk:
-    """Notes every function of the package that is given, keeps or returns a sample's bytes or pixels.
+    """Notes every function of the package that receives, holds or returns a sample's bytes or pixels.
 
-    Compressed bytes are known by sixteen bytes from the middle of a sample's first scan; pixels are uint8
-    arrays of three or four axes.
+    Compressed bytes are recognised by sixteen bytes from the middle of a sample's first scan. Pixels are
+    uint8 arrays of at least three axes.
     """
 
     def __init__(self, marks: list[bytes]) -> None:
         self.functions: dict[str, list[str]] = {}
         self.entered: Counter[tuple[str, str, bool]] = Counter()
-        """(file, function, whether the main thread called it) -> calls from outside of the file."""
+        """(file, function, whether the main thread called it) -> calls from outside the file."""
         self.places: dict[bytes, set[int]] = {}
-        """By mark, the addresses at which its sample's bytes were seen."""
+        """Addresses at which a sample's bytes were seen, by its mark."""
         self._marks = marks
 
     def __call__(self, frame: FrameType, event: str, value: Any) -> None:
@@ -70,7 +70,7 @@ class Walk:
 
 
 def _is_inside(frame: FrameType) -> bool:
-    """Whether another function of the frame's file is under way, which the call comes back to."""
+    """Return whether a function of the same file is among the frame's callers."""
     caller = frame.f_back
     while caller is not None and caller.f_code.co_filename != frame.f_code.co_filename:
         caller = caller.f_back
@@ -86,7 +86,7 @@ def _parts(value: Any) -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def walk(tmp_path_factory: pytest.TempPathFactory) -> Walk:
-    """Of the first batch of a plain loader: unlimited local storage, scan group 2, no workers."""
+    """The walk of a plain loader's first batch: unlimited local storage, scan group 2, no workers."""
     loader = open_loader(make_records(tmp_path_factory.mktemp("walk")), group=2)
     records = loader._records
     marks = []
@@ -134,7 +134,7 @@ def test_the_walk_begins_at_the_storage_and_ends_at_the_batch(walk: Walk) -> Non
 
 
 def test_compressed_bytes_are_copied_once(walk: Walk) -> None:
-    """From where the record was read to, to where the batch is decoded from."""
+    """The copy is from the buffer that the record was read into to the one that the batch is decoded from."""
     numbers = [len(places) for places in walk.places.values()]
     assert max(numbers) == 2
     assert numbers.count(2) >= NUM_IMAGES, "of every image of the batch"

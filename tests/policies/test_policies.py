@@ -220,7 +220,7 @@ def test_plateau_tries_one_epoch_after_it_saw_the_plateau() -> None:
 
 
 def test_an_epoch_s_loss_is_weighted_by_images_also_across_a_resume() -> None:
-    """0.5 on 3 images and 0.9 on 1 average 0.6, as in the second epoch: a plateau. Unweighted, 0.7 fell to 0.6."""
+    """0.5 on 3 images and 0.9 on 1 average 0.6, as in epoch 2: a plateau. Unweighted, 0.7 falls to 0.6."""
     policy = opened(PlateauConfig(name="plateau", patience_epochs=1))
     for epoch, losses in enumerate([(0.5, 0.9), (0.6, 0.6)]):
         policy.observe(update(epoch, losses[0], ends_epoch=False, num_images=3))

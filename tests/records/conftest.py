@@ -1,4 +1,4 @@
-"""A folder of pictures to make records of, and where to."""
+"""Fixtures: a folder of images to make records from, and where to write them."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from pcr_exp.images import decode as jpeg_codec
 
 @pytest.fixture
 def dataset(tmp_path: Path) -> FolderConfig:
-    """Two classes, four training images and two of validation in each; two images per record.
+    """Two classes, each with four training and two validation images; two images per record.
 
-    By the hash of `split_seed` and their names, two of the training images are held out to tune by.
+    By the hash of `split_seed` and their names, two of the training images are held out for tuning.
     """
     images = list(CASES.values())
     for i, name in enumerate(("cat", "dog")):
@@ -42,7 +42,7 @@ def records(tmp_path: Path) -> RecordsConfig:
 
 @pytest.fixture
 def transcoded(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """The images that are transcoded while a test runs."""
+    """The images that are transcoded during a test."""
     real, seen = jpeg_codec.to_progressive, []
 
     def watch(original: bytes, *settings: Any) -> bytes:

@@ -1,4 +1,4 @@
-"""Damage done on purpose: to bytes, to JPEG files by their segments, to JSON by its structure."""
+"""Deliberate damage to bytes, to JPEG files by segment, and to JSON by structure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pcr_exp.images.jpeg import segments
 
 
 def mutate_bytes(data: bytes, rng: Random, other: bytes = b"") -> bytes:
-    """One to four of: flip, overwrite, cut, insert, remove, repeat, splice with another file."""
+    """Damage data one to four times: flip, overwrite, cut, insert, remove, repeat, splice with another file."""
     for _ in range(rng.choice([1, 1, 1, 2, 4])):
         data = _mutate_once(data, rng, other)
     return data
@@ -36,14 +36,14 @@ def _mutate_once(data: bytes, rng: Random, other: bytes) -> bytes:
 
 
 def mutate_jpeg(jpeg: bytes, rng: Random, other: bytes) -> bytes:
-    """A segment's contents or length changed; segments repeated, removed, swapped, taken from others."""
+    """Change a segment's contents or length; repeat, remove or swap segments, or insert one of `other`."""
     parts = [jpeg[s.start : s.end] for s in segments(jpeg)]
     others = [other[s.start : s.end] for s in segments(other)]
     for _ in range(rng.choice([1, 1, 2, 3])):
         i = rng.randrange(len(parts))
         part = parts[i]
         kind = rng.randrange(9)
-        if kind <= 2 and len(part) > 4:  # among the first bytes, where structure is
+        if kind <= 2 and len(part) > 4:  # among the first bytes, which hold the structure
             at = rng.randrange(2, min(len(part), 40))
             parts[i] = part[:at] + bytes([rng.choice([0, 1, 255, rng.randrange(256)])]) + part[at + 1 :]
         elif kind == 3 and len(part) > 4:
@@ -107,7 +107,7 @@ _VALUES = (
 
 
 def mutate_json(document: Any, rng: Random) -> Any:
-    """The document with one to three values replaced, removed, repeated, added or nested."""
+    """Return the document with one to three values replaced, removed, repeated, added or nested."""
     document = copy.deepcopy(document)
     for _ in range(rng.choice([1, 1, 1, 2, 3])):
         holder, key = rng.choice(list(_places(document)) or [(None, None)])
@@ -131,7 +131,7 @@ def mutate_json(document: Any, rng: Random) -> Any:
 
 
 def mutate_text(text: bytes, rng: Random) -> bytes:
-    """Bytes that are JSON, damaged as text: what a structure cannot express."""
+    """Damage JSON as text, in ways that a JSON structure cannot express."""
     at = rng.randrange(len(text) + 1)
     extra = rng.choice(
         [
@@ -150,7 +150,7 @@ def mutate_text(text: bytes, rng: Random) -> bytes:
 
 
 def _places(document: Any) -> list[tuple[Any, Any]]:
-    """(container, key) of every value in it."""
+    """Return (container, key) of every value in the document."""
     places, waiting = [], [document]
     while waiting:
         holder = waiting.pop()

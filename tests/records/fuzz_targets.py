@@ -1,6 +1,6 @@
-"""What hostile input is given to: each target takes a source of randomness and does what a program would do.
+"""Targets for hostile input. Each takes a source of randomness and does what a program would do.
 
-All checksums are right wherever there are any, or else nothing behind them would be reached.
+Checksums are correct, except in `record`, so that the code behind them is reached.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ FIELDS = (
 
 @functools.cache
 def pictures() -> dict[str, bytes]:
-    """Small JPEG files of many kinds."""
+    """Return small JPEG files of many kinds."""
     image = photo(64, 48)
     kinds = {
         "420": to_jpeg(image, subsampling=2),
@@ -72,7 +72,7 @@ def pictures() -> dict[str, bytes]:
 
 @functools.cache
 def folder() -> Path:
-    """Records as they should be, which live as long as the process does."""
+    """Return a folder of intact records, which exists as long as the process."""
     keep = tempfile.TemporaryDirectory()
     root = Path(keep.name)
     folder.keep = keep  # type: ignore[attr-defined]
@@ -82,7 +82,7 @@ def folder() -> Path:
 
 
 class Files(Storage):
-    """The records of a folder, some of them replaced."""
+    """The files of a folder, some of them replaced."""
 
     def __init__(self, root: Path, replaced: dict[str, bytes]) -> None:
         self.root, self.replaced = root, replaced
@@ -97,7 +97,7 @@ class Files(Storage):
 
 
 def resealed_index(document: object, rng: Random) -> bytes:
-    """`index.json` of a document, with its checksum recomputed."""
+    """Return `index.json` for a document, with its checksum recomputed."""
     if not isinstance(document, dict):
         return json.dumps(document).encode()
     outer = {name: document.pop(name) for name in ("format", "version", "checksum") if name in document}
@@ -108,13 +108,13 @@ def resealed_index(document: object, rng: Random) -> bytes:
 
 
 def resealed_header(text: bytes, version: int) -> bytes:
-    """A record's header of a text, with its checksum recomputed."""
+    """Return a record's header with this text, with its checksum recomputed."""
     preamble = struct.pack("<8sII", b"\x89PCR\r\n\x1a\n", version, len(text))
     return preamble + struct.pack("<Q", xxhash.xxh3_64_intdigest(preamble + text)) + text
 
 
 def read_all(records: RecordSet, rng: Random) -> None:
-    """What training does with records: prefixes, an extension, JPEG files, pixels; and single images."""
+    """Read what training reads (prefixes, an extension, JPEG files, pixels), and single images."""
     index = records.index
     for record in range(min(2, len(index.records))):
         group = rng.randint(1, index.num_groups)
@@ -128,7 +128,7 @@ def read_all(records: RecordSet, rng: Random) -> None:
 
 
 def checked(run: Callable[[], object], names: str) -> str:
-    """Run it: "accepted", or "refused" with an error of ours whose message names what it is about."""
+    """Run it. Return "accepted", or "refused" if it raises our error, whose message must match `names`."""
     try:
         run()
     except PcrExpError as error:
@@ -136,13 +136,15 @@ def checked(run: Callable[[], object], names: str) -> str:
         assert re.search(names, message), f"{message!r} does not name {names}"
         if "cannot be used: " in message:
             rest = message.split("cannot be used: ")[1]
-            assert any(field in rest for field in (*FIELDS, "it is", "it has", "is no key")), message
+            assert any(field in rest for field in (*FIELDS, "it is", "it has", "is not an allowed key")), (
+                message
+            )
         return "refused"
     return "accepted"
 
 
 def index(rng: Random) -> str:
-    """`index.json`, and reading by it."""
+    """Damage `index.json`, and read with it."""
     encoding = rng.choice(["pcr", "baseline"])
     path = f"v2/{encoding}/index.json"
     data = resealed_index(mutate_json(json.loads((folder() / path).read_bytes()), rng), rng)
@@ -154,7 +156,7 @@ def index(rng: Random) -> str:
 
 
 def throttled_index(rng: Random) -> str:
-    """The same from storage that is slow: nothing waits for bytes that are not there."""
+    """Read with a damaged index from slow storage; nothing waits for bytes that do not exist."""
     path = "v2/pcr/index.json"
     document = json.loads((folder() / path).read_bytes())
     document["records"][0]["group_ends"][-1] = rng.choice([2**31, 2**40, 2**47])
@@ -164,7 +166,7 @@ def throttled_index(rng: Random) -> str:
 
 
 def header(rng: Random) -> str:
-    """A record's header."""
+    """Damage a record's header."""
     path = "v2/pcr/record-000000.pcr"
     data = (folder() / path).read_bytes()
     (length,) = struct.unpack_from("<I", data, 12)
@@ -184,7 +186,7 @@ def header(rng: Random) -> str:
 
 
 def groups(rng: Random) -> str:
-    """Lengths, checksums and pieces of a group, under a checksum that is right."""
+    """Damage lengths, checksums or pieces of a group, under a correct checksum."""
     path = "v2/pcr/record-000000.pcr"
     data = bytearray((folder() / path).read_bytes())
     entry = parse_index((folder() / "v2/pcr/index.json").read_bytes(), "it").records[0]
@@ -214,7 +216,7 @@ def groups(rng: Random) -> str:
 
 
 def record(rng: Random) -> str:
-    """A record's bytes as a disk or a network damages them."""
+    """Damage a record's bytes as a disk or a network would."""
     path = "v2/pcr/record-000000.pcr"
     data = (folder() / path).read_bytes()
     storage = Files(folder(), {path: mutate_bytes(data, rng, data)})
@@ -222,7 +224,7 @@ def record(rng: Random) -> str:
 
 
 def hostile_jpeg(rng: Random) -> bytes:
-    """A JPEG file, damaged in its structure or anywhere."""
+    """Return a JPEG file that is damaged in its structure or anywhere."""
     (name, jpeg), other = rng.choice(list(pictures().items())), rng.choice(list(pictures().values()))
     if name.endswith("_progressive"):
         jpeg = join_pieces(split_scans(jpeg)[: rng.randint(1, 10)])
@@ -232,7 +234,7 @@ def hostile_jpeg(rng: Random) -> bytes:
 
 
 def encoding(rng: Random) -> str:
-    """A file that is encoded: its header, its orientation, the transcoder, its scans."""
+    """Encode a damaged file: read its header and orientation, transcode it, split its scans."""
     jpeg = hostile_jpeg(rng)
 
     def run() -> None:
@@ -246,7 +248,7 @@ def encoding(rng: Random) -> str:
 
 
 def decoding(rng: Random) -> str:
-    """What lies in a record, given to every decoder."""
+    """Decode a record's damaged file with every decoder."""
     jpeg = hostile_jpeg(rng)
     group = rng.randint(1, 10)
 
@@ -263,7 +265,7 @@ def decoding(rng: Random) -> str:
 
 
 def notes(rng: Random) -> str:
-    """Files beside records: markers, rejected images, and the origin of records."""
+    """Damage the files next to records: markers, rejected images, and the origin of records."""
     with tempfile.TemporaryDirectory() as name:
         place = Path(name)
         (place / ".receipts").mkdir()

@@ -1,7 +1,7 @@
-"""`fuzz_worker.py FIRST COUNT STEP FILE`: COUNT inputs, each a number: FIRST, FIRST + STEP, ...
+"""`fuzz_worker.py FIRST COUNT STEP FILE` runs COUNT inputs with the numbers FIRST, FIRST + STEP, ...
 
-Prints each finding and, last, how many inputs were refused and accepted. FILE holds the number of the input
-that is at work: a crash in native code leaves no other word.
+Prints each finding and, last, how many inputs were refused and accepted. FILE holds the number of the
+current input, because a crash in native code leaves no other trace.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from pathlib import Path
 from random import Random
 
 BOUND_BYTES = 256 * 2**20
-"""What an input may make the process grow by: 24 bytes for each of MAX_PIXELS, 64 for each of JSON, room."""
+"""Memory by which the process may grow: 24 bytes per pixel of MAX_PIXELS, 64 per byte of JSON, and slack."""
 MOST_S = 5.0
 MOST_FINDINGS = 10
 
 
 def main(first: int, count: int, step: int, current: Path) -> int:
-    """Returns the number of findings."""
+    """Run the inputs, and return the number of findings."""
     sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[2])]
     from fuzz_targets import TARGETS, folder
 
     warnings.simplefilter("ignore")
     folder()
-    for target in TARGETS:  # loads what is loaded once
+    for target in TARGETS:  # loads everything that is loaded only once
         target(Random(0))
     used = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGESIZE")
     resource.setrlimit(resource.RLIMIT_AS, (used + BOUND_BYTES, used + BOUND_BYTES))

@@ -1,4 +1,4 @@
-"""What users do to a folder of images after records were made of it."""
+"""Changes that users make to a folder of images after records were made from it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def indexes(folder: Path, encoding: str = "pcr") -> dict[str, RecordIndex]:
 
 
 def stored(folder: Path, encoding: str) -> dict[str, tuple[str, bytes, int]]:
-    """Every image in the records: id -> (split, bytes, label)."""
+    """Return every image in the records: id -> (split, bytes, label)."""
     found = {}
     for split in SPLITS:
         records = RecordSet(FolderStorage(folder), f"{split}/{encoding}")
@@ -45,10 +45,10 @@ def overwrite(root: Path) -> None:
 
 
 def exchange(root: Path) -> None:
-    """Other bytes, as many: only the time tells."""
+    """Write different bytes of the same length; only the modification time reveals the change."""
     path = root / "train/dog/2.jpg"
     content = bytearray(path.read_bytes())
-    content[15] ^= 1  # in the first marker, of no effect on pixels
+    content[15] ^= 1  # in the first segment, without effect on pixels
     path.write_bytes(content)
 
 
@@ -57,7 +57,7 @@ def relabel(root: Path) -> None:
 
 
 CHANGES: dict[str, tuple[Callable[[Path], None], str]] = {
-    "add": (add, r": 1 added: train/cat/more\.jpg\. Choose with records\.on_change"),
+    "add": (add, r": 1 added: train/cat/more\.jpg\. Set records\.on_change"),
     "remove": (remove, r": 1 removed: val/dog/1\.jpg\. "),
     "overwrite": (overwrite, r": 1 replaced: train/dog/2\.jpg\. "),
     "exchange": (exchange, r": 1 replaced: train/dog/2\.jpg\. "),

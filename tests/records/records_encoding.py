@@ -1,4 +1,4 @@
-"""A small split to encode, and the state of a folder."""
+"""A small split to encode, and the contents of a folder."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CLASSES = {"kind": ["even", "odd"], "size": ["s", "m", "l"]}
 
 
 def write_images(folder: Path, images: dict[str, bytes]) -> list[Sample]:
-    """Image files, as samples in the order given."""
+    """Write image files, and return them as samples in the order given."""
     folder.mkdir(parents=True, exist_ok=True)
     samples = []
     for i, (name, jpeg) in enumerate(images.items()):
@@ -25,13 +25,13 @@ def write_images(folder: Path, images: dict[str, bytes]) -> list[Sample]:
 
 
 def encode(samples: list[Sample], folder: Path, **changes: Any) -> EncodeReport:
-    """Encode with everything at its simplest; 4 images per record."""
+    """Encode with the simplest settings; 4 images per record."""
     settings: dict[str, Any] = {"split": "train", "images_per_record": 4, "num_workers": 2}
     return encode_split(samples, CLASSES, folder, dataset="photos", **settings | changes)
 
 
 def read_tree(folder: Path) -> dict[str, bytes]:
-    """Every file below a folder, hidden ones too."""
+    """Return every file below a folder, including hidden ones."""
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
@@ -42,7 +42,7 @@ MESSY = {
     "zero": BAD["zero-byte"][0],
     "b": CASES["cmyk"],
     "png": BAD["png"][0],
-    # A record of which nothing is left:
+    # A record whose images are all rejected:
     "c1": BAD["cut_in_scan"][0],
     "c2": BAD["text"][0],
     "c3": BAD["html"][0],

@@ -1,4 +1,4 @@
-"""JPEG files to test on: crops of the photographs that scikit-image ships, written in many ways."""
+"""JPEG test files: crops of a photograph that scikit-image ships, written in many ways."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from PIL import Image
 
 
 def photo(width: int = 176, height: int = 144) -> Image.Image:
-    """A crop of a portrait: skin, cloth and a sharp background."""
+    """Return a crop of a portrait with skin, cloth and a sharp background."""
     return Image.fromarray(skimage.data.astronaut()[40 : 40 + height, 150 : 150 + width])
 
 
 def to_jpeg(image: Image.Image, **options: Any) -> bytes:
-    """What Pillow saves."""
+    """Return the JPEG file that Pillow saves."""
     buffer = io.BytesIO()
     image.save(buffer, "JPEG", **options)
     return buffer.getvalue()
 
 
 def exif(orientation: int, thumbnail: bytes = b"", order: str = "<") -> bytes:
-    """An EXIF segment's payload: orientation in directory 0, a JPEG thumbnail in directory 1."""
+    """Return an EXIF segment's payload: orientation in directory 0, a JPEG thumbnail in directory 1."""
     start = {"<": b"II", ">": b"MM"}[order] + struct.pack(f"{order}HI", 42, 8)
     directory = struct.pack(f"{order}H HHIHH", 1, 0x0112, 3, 1, orientation, 0)
     if not thumbnail:
@@ -51,7 +51,7 @@ def exif(orientation: int, thumbnail: bytes = b"", order: str = "<") -> bytes:
 
 
 def pixels(jpeg: bytes) -> npt.NDArray[np.uint8]:
-    """What Pillow decodes, in the file's own colour mode."""
+    """Decode with Pillow, in the file's own colour mode."""
     return np.asarray(Image.open(io.BytesIO(jpeg)))
 
 
@@ -82,7 +82,7 @@ def _make_cases() -> dict[str, bytes]:
 
 
 CASES = _make_cases()
-"""Name -> a JPEG that must be stored faithfully."""
+"""JPEG files that must be stored faithfully, by name."""
 EOI = b"\xff\xd9"
 PLAIN = CASES["420"]
 
@@ -90,7 +90,7 @@ PLAIN = CASES["420"]
 def restamped(
     jpeg: bytes, code: int | None = None, precision: int | None = None, height: int | None = None
 ) -> bytes:
-    """A baseline file whose frame header claims to be something else."""
+    """Return a baseline file whose frame header claims to be something else."""
     at = jpeg.index(b"\xff\xc0")
     changed = bytearray(jpeg)
     if code is not None:
@@ -103,7 +103,7 @@ def restamped(
 
 
 def subsampled(vertical: int) -> bytes:
-    """A file whose luma has `vertical` times the lines of its chroma; beyond 2, decoders do not know it."""
+    """Return a file whose luma has `vertical` times the lines of its chroma; decoders support at most 2."""
     image = jpeglib.from_spatial(np.asarray(photo()))
     image.samp_factor = ((vertical, 1), (1, 1), (1, 1))
     with tempfile.TemporaryDirectory() as folder:
@@ -138,4 +138,4 @@ BAD = {
     "sampling_1x4": (subsampled(4), "damaged or unsupported: "),
     "damaged_scan": (PLAIN[:-900] + b"\xff\xd0\x01" + PLAIN[-897:], "damaged or unsupported: "),
 }
-"""Name -> bytes that must be refused, and what the reason must say."""
+"""Files that must be refused, and the text that the reason must contain, by name."""

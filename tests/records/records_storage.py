@@ -1,4 +1,4 @@
-"""Storages to read records from in tests."""
+"""Storages from which tests read records."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pcr_exp.storage.protocol import Storage
 
 
 class FolderStorage(Storage):
-    """Range reads from a folder, each one noted."""
+    """Reads ranges from a folder, and notes each read."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -25,7 +25,7 @@ class FolderStorage(Storage):
 
 
 class MemoryStorage(Storage):
-    """Range reads from a dict of files."""
+    """Reads ranges from a dict of files."""
 
     def __init__(self, files: dict[str, bytes]) -> None:
         self.files = files

@@ -1,4 +1,4 @@
-"""Writes what the PCR paper's public code writes: protobuf by hand, an SQLite index of pickled values."""
+"""Writes the PCR paper's released format: protobuf written by hand, and an SQLite index of pickled values."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 
 def varint(value: int) -> bytes:
-    """Seven bits a byte, the lowest first."""
+    """Encode a protobuf varint: seven bits per byte, lowest first."""
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -19,7 +19,7 @@ def varint(value: int) -> bytes:
 
 
 def record_parts(labels: Sequence[int], images: Sequence[Sequence[bytes]]) -> list[bytes]:
-    """Metadata and the scan groups of images, each given as its pieces; shorter ones get empty pieces."""
+    """Return metadata and scan groups of images given as pieces; images with fewer pieces get empty ones."""
     num_groups = max(map(len, images))
     meta = b"".join(b"\x08" + varint(label) for label in labels) + b"\x10" + varint(num_groups)
     padded = [[*pieces, *[b""] * (num_groups - len(pieces))] for pieces in images]
@@ -43,7 +43,7 @@ def write_index(folder: Path, values: Mapping[object, object]) -> Path:
 
 
 def write_release(folder: Path, records: Sequence[tuple[Sequence[int], Sequence[Sequence[bytes]]]]) -> None:
-    """Write PCR.db and PCR_<i>.pcr, of (labels, images) each."""
+    """Write PCR.db, and PCR_<i>.pcr from the (labels, images) of each record."""
     values: dict[object, object] = {"m_dataset_size": 1000, "m_batch_size": 128}
     folder.mkdir(parents=True, exist_ok=True)
     for number, (labels, images) in enumerate(records):

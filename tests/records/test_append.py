@@ -1,4 +1,4 @@
-"""New images are added to records that there are."""
+"""New images are appended to existing records."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from pcr_exp.storage.local import LocalStorage
 
 
 def more_of_each_split(root: Path) -> list[str]:
-    """New training images, of which some are to tune by, and new validation images."""
+    """Add new training images, some of which fall into `tune`, and new validation images."""
     images = list(CASES.values())
     files = [f"train/{name}/new{i}.jpg" for name in ("cat", "dog") for i in range(6)]
     files += [f"val/{name}/new.jpg" for name in ("cat", "dog")]
@@ -68,7 +68,7 @@ def test_append_encodes_what_is_new_and_leaves_the_rest(
     assert check_records(dataset, records).startswith("26 images")
     assert read_tree(folder) == after
     (folder / "source.json").unlink()
-    prepare_records(dataset, records)  # recognised by its images, as after any loss of that note
+    prepare_records(dataset, records)  # recognised by its images, as whenever source.json is lost
     assert prepare_records(dataset, replace(records, on_change="append")) == folder
 
 
@@ -135,7 +135,9 @@ def test_append_is_refused_where_old_images_changed(
 ) -> None:
     prepare_records(dataset, records)
     CHANGES[change][0](Path(str(dataset.root)))
-    with pytest.raises(RecordError, match=r"append cannot be had: records hold images that are gone or"):
+    with pytest.raises(
+        RecordError, match=r"append is not possible: the records hold images that were removed or"
+    ):
         prepare_records(dataset, replace(records, on_change="append"))
 
 
@@ -146,14 +148,16 @@ def test_append_is_refused_with_a_new_class(dataset: FolderConfig, records: Reco
             path = Path(str(dataset.root)) / split / f"eel/{i}.jpg"
             path.parent.mkdir(exist_ok=True)
             path.write_bytes(PLAIN)
-    with pytest.raises(RecordError, match=r"holds records of other classes than pets has now.*reencode"):
+    with pytest.raises(
+        RecordError, match=r"holds records whose classes differ from those that pets has now.*reencode"
+    ):
         prepare_records(dataset, replace(records, on_change="append"))
 
 
 def test_an_append_that_was_stopped_is_not_continued_over_other_images(
     dataset: FolderConfig, records: RecordsConfig
 ) -> None:
-    """It had added a training image, and ended at one to validate by."""
+    """The stopped append had added a training image, and failed at a validation image."""
     folder, root = prepare_records(dataset, records), Path(str(dataset.root))
     (root / "train/cat/new_a.jpg").write_bytes(PLAIN)
     (root / "val/cat/new_b.jpg").write_bytes(PLAIN[:200])
@@ -162,14 +166,16 @@ def test_an_append_that_was_stopped_is_not_continued_over_other_images(
         prepare_records(dataset, append)
     (root / "val/cat/new_b.jpg").write_bytes(PLAIN)
     (root / "train/cat/new_c.jpg").write_bytes(PLAIN)
-    with pytest.raises(RecordError, match="holds other images than the note beside it says"):
+    with pytest.raises(
+        RecordError, match=r"does not hold the images that source_images\.csv\.gz next to it lists"
+    ):
         prepare_records(dataset, append)
     prepare_records(dataset, replace(records, on_change="reencode"))
     assert {"train/cat/new_a.jpg", "train/cat/new_c.jpg"} <= set(stored(folder, "pcr"))
 
 
 def test_nothing_is_appended_beside_replaced_images(dataset: FolderConfig, records: RecordsConfig) -> None:
-    """Without a note of what records were made of, an encode compares images with it alone."""
+    """The replaced image is noticed even without source.json, which notes what the records were made from."""
     folder = prepare_records(dataset, records)
     (folder / "source.json").unlink()
     CHANGES["overwrite"][0](Path(str(dataset.root)))

@@ -1,4 +1,4 @@
-"""Another image codec than JPEG: records are written, read and loaded with it, and nothing else is told."""
+"""Records are written, read and loaded with a codec other than JPEG, without any other change."""
 
 import io
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ NUM_IMAGES = 5
 
 
 class BitPlanes:
-    """PNG files as raw pixels: group 1 has size and the four highest bits, groups 2 and 3 two each."""
+    """Stores PNG files as raw pixels: group 1 has the size and the highest four bits, groups 2 and 3 two each."""
 
     masks = (0xF0, 0x0C, 0x03)
 

@@ -1,4 +1,4 @@
-"""Encodes that are killed, run into a full disk, or meet each other."""
+"""Encodes that are killed, fill the disk, or run at the same time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from pcr_exp.system.atomic import write_atomic
 
 
 def encode_and_die(folder: Path, source: Path, where: str, count: int) -> None:
-    """In a process of its own: encode, and be killed the so-manyth time at a place."""
+    """Encode, and kill this process at the `count`-th occurrence of `where`. Runs in its own process."""
     calls = 0
 
     def kill_at(name: str) -> None:
@@ -107,12 +107,12 @@ def test_finished_records_are_not_made_again(tmp_path: Path) -> None:
 
 
 def test_an_image_that_was_replaced_since_is_stored_as_it_is_now(tmp_path: Path) -> None:
-    """By one of as many bytes, which the fingerprint of an encode does not tell."""
+    """The replacement has the same size, so the fingerprint of the encode does not reveal it."""
     samples = write_images(tmp_path / "in", GOOD)
     with pytest.raises(KeyboardInterrupt):
         encode(samples, tmp_path / "out", progress=_interrupt_at(9))
     content = bytearray(samples[0].path.read_bytes())
-    content[15] ^= 1  # in the first marker, of no effect on pixels
+    content[15] ^= 1  # in the first segment, without effect on pixels
     samples[0].path.write_bytes(content)
     later_ns = time.time_ns() + 10**9
     os.utime(samples[0].path, ns=(later_ns, later_ns))
@@ -174,7 +174,7 @@ def test_a_full_disk_leaves_nothing_half_written(
 
 
 def _check_leftovers(folder: Path, finished: dict[str, bytes]) -> None:
-    """No temporary file, no index before the end, and every record that is there is whole."""
+    """Check that there are no temporary files and no index of `pcr`, and that every record present is whole."""
     for name, content in read_tree(folder).items():
         assert not name.endswith(".tmp")
         if name.endswith(".pcr"):

@@ -1,4 +1,4 @@
-"""What the images of a dataset are is measured, and it is called by that."""
+"""A dataset is described by measured properties of its images."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MakeImages = Callable[..., FolderConfig]
 
 @pytest.fixture
 def images(tmp_path: Path) -> MakeImages:
-    """Class folders of 60 noisy pictures; `size(i)` and `quality(i)` say of which."""
+    """Function that makes class folders of 60 noisy images; `size(i)` and `quality(i)` apply to image i."""
 
     def make(
         size: Callable[[int], tuple[int, int]] = lambda _: (40, 32),
@@ -58,7 +58,7 @@ def test_they_are_read_from_records_and_from_files_alike(images: MakeImages, tmp
 
 
 def test_folds_of_one_dataset_are_called_the_same(images: MakeImages):
-    """Of a sample, not of all images: it depends on no split."""
+    """Only a sample of the images is measured, and it does not depend on the split."""
     config = images(lambda i: (40 + i, 32 + i % 5), lambda i: 70 + i % 7)
     whole = facts_of_files(open_dataset(config), "class", num_measured=7)
     for fold in range(3):

@@ -1,4 +1,4 @@
-"""Encoding and reading back: every image faithful, or left out by name."""
+"""Every image is encoded and read back faithfully, or left out by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Images that cannot be stored: left out by name, or refused."""
+"""Images that cannot be stored are left out by name, or refused."""
 
 from __future__ import annotations
 
@@ -97,10 +97,14 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     assert f"{samples[2].id},cannot be read: Is a directory\n" in rejected
 
 
-def test_a_file_that_changes_meanwhile_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("size", "before"), [(1, "1 bytes"), (None, "not readable")])
+def test_a_file_that_changes_meanwhile_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int | None, before: str
+) -> None:
     samples = write_images(tmp_path / "in", GOOD)
-    monkeypatch.setattr(fingerprint_module, "file_size", lambda path: path.stat().st_size + 1)
-    with pytest.raises(ImageError, match=r"changed while it was being encoded: \d+ bytes before, \d+ now"):
+    monkeypatch.setattr(fingerprint_module, "file_size", lambda _: size)
+    changed = rf"changed while it was being encoded: {before} before, \d+ bytes now"
+    with pytest.raises(ImageError, match=changed):
         encode(samples, tmp_path / "out")
 
 
@@ -108,6 +112,6 @@ def test_pieces_that_do_not_give_the_file_back_are_never_stored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(jpeg_codec, "split_scans", lambda jpeg: [jpeg[:-3]])
-    with pytest.raises(RecordError, match="scan groups do not give the file back"):
+    with pytest.raises(RecordError, match="joining its scan groups does not restore the file"):
         encode(write_images(tmp_path / "in", GOOD), tmp_path / "out")
     assert not list((tmp_path / "out").rglob("*.pcr"))

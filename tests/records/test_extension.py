@@ -1,4 +1,4 @@
-"""More groups of a record whose first ones are in memory: only the bytes in between are read."""
+"""Extending a prefix in memory by further groups reads only the missing bytes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.records.test_format import Contents, records, small, write
 
 
 class NotingStorage(MemoryStorage):
-    """Remembers (offset, length) of reads of records."""
+    """Notes (offset, length) of every read of a record."""
 
     def __init__(self, files: dict[str, bytes]) -> None:
         super().__init__(files)

@@ -1,4 +1,4 @@
-"""Fields: bytes beside images, in a file beside each record, read only where they are asked for."""
+"""Fields are bytes stored with images, in a file next to each record, and read only on request."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ NUM = 10
 
 
 class Spy(Wrapped):
-    """Remembers what was read."""
+    """Notes every range that is read."""
 
     def __init__(self, inner: LocalStorage) -> None:
         super().__init__(inner)
@@ -133,7 +133,7 @@ def test_images_are_what_they_are_without_fields(made: Path, tmp_path: Path) -> 
         ours, theirs = (records.read_prefix(record, 10) for records in (plain, with_fields))
         assert [ours.encoded(i) for i in range(len(ours))] == [theirs.encoded(i) for i in range(len(theirs))]
     with pytest.raises(
-        ConfigError, match=r"fields=\['mask'\]: .* no field 'mask', but none. Prepare them with"
+        ConfigError, match=r"fields=\['mask'\]: .* no field 'mask'; they have none. Prepare them with"
     ):
         RecordFields(plain, ["mask"])
 
@@ -226,7 +226,7 @@ def test_inspect_verify_and_extract_know_fields(
         assert run("extract", str(copied), "006.jpg", "--field", name) == 0
         assert (tmp_path / f"006-{name}{suffix}").read_bytes() == fields_of(6)[name]
     assert run("extract", str(copied), "6", "--field", "mask", "-o", "006-mask.png") == 1, "it is there"
-    with pytest.raises(ConfigError, match="no field 'depth', but boxes, caption, mask, meta, pose"):
+    with pytest.raises(ConfigError, match="no field 'depth'; they have boxes, caption, mask, meta, pose"):
         run("extract", str(copied), "6", "--field", "depth")
     (copied / "pcr/record-000009.fields").write_bytes(b"")
     (copied / "pcr/record-000000.fields").unlink()
@@ -237,13 +237,13 @@ def test_inspect_verify_and_extract_know_fields(
 
 def test_an_older_reader_goes_on_reading_images(made: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     content = json.loads((made / "pcr/index.json").read_text())
-    # A reader that knows no fields: to it their names are as strange as any other.
+    # Unknown keys stand for fields, as a reader that does not know fields sees them.
     content["what_is_that"] = content.pop("fields")
     for entry in content["records"]:
         entry["what_is_that"] = entry.pop("fields")
     data = sealed(content)
     with pytest.raises(RecordError, match="what_is_that"):
-        parse_index(data, "it")  # we know minor 1
+        parse_index(data, "it")  # minor 1 is known, so unknown keys are refused
     monkeypatch.setattr(index_module, "MINOR_WITH_FIELDS", 0)
     index = parse_index(data, "it")
     assert not index.fields
@@ -253,7 +253,7 @@ def test_an_older_reader_goes_on_reading_images(made: Path, monkeypatch: pytest.
 
 
 def sealed(content: dict[str, Any]) -> bytes:
-    """An index with the checksum that it should have."""
+    """Return an index with its correct checksum."""
     bare = {name: content[name] for name in content if name not in ("format", "version", "checksum")}
     text = json.dumps(bare, sort_keys=True, separators=(",", ":"))
     return json.dumps(content | {"checksum": xxhash.xxh3_64_hexdigest(text.encode())}).encode()
@@ -269,7 +269,7 @@ def sealed(content: dict[str, Any]) -> bytes:
         ),
         (
             lambda records: records[1]["fields"]["group_ends"].pop(),
-            r"records\[1\]\.fields\.group_ends has 4 offsets, wanted num_groups, 5",
+            r"records\[1\]\.fields\.group_ends has 4 offsets, wanted 5 \(num_groups\)",
         ),
         (
             lambda records: records[1]["fields"].update(file="record-000000.fields"),
@@ -322,12 +322,16 @@ def test_an_encode_that_was_stopped_ends_with_the_same_bytes(
 
 
 UNFIT = {
-    "mask_size": ("mask", png(np.zeros((5, 7), np.uint8)), r"mask of 7 x 5 px, wanted 72 x 72, as its image"),
+    "mask_size": (
+        "mask",
+        png(np.zeros((5, 7), np.uint8)),
+        r"mask of 7 x 5 px, wanted 72 x 72, the size of its image",
+    ),
     "mask_rgb": ("mask", png(np.zeros((72, 72, 3), np.uint8)), r"PNG file of mode RGB, wanted one number"),
-    "mask_none": ("mask", b"", r"no mask as a PNG file"),
-    "mask_cut": ("mask", fields_of(1)["mask"][:90], r"no mask as a PNG file"),
+    "mask_none": ("mask", b"", r"not a mask in a PNG file"),
+    "mask_cut": ("mask", fields_of(1)["mask"][:90], r"not a mask in a PNG file"),
     "boxes_text": ("boxes", b"here", r"not JSON"),
-    "boxes_three": ("boxes", b"[[1, 2, 3]]", r"no boxes, wanted a list"),
+    "boxes_three": ("boxes", b"[[1, 2, 3]]", r"not a list of boxes, wanted a list"),
     "boxes_mixed": (
         "boxes",
         b"[[1, 2, 3, 4], [1, 2, 3, 4, 0]]",
@@ -336,11 +340,11 @@ UNFIT = {
     "boxes_turned": ("boxes", b"[[3, 2, 1, 4]]", r"has a box \[3, 2, 1, 4\], wanted"),
     "boxes_large": ("boxes", b"[[1, 2, 3, 1e99]]", r"has a box \[1, 2, 3, 1e"),
     "boxes_class": ("boxes", b"[[1, 2, 3, 4, 1.5]]", r"has a box"),
-    "caption": ("caption", b"\xff", r"no text in UTF-8"),
-    "meta": ("meta", b'{"a": NaN}', r"NaN is no number"),
-    "array_objects": ("pose", b"\x93NUMPY\x01\x00", r"no array as numpy\.save writes it"),
+    "caption": ("caption", b"\xff", r"not UTF-8 text"),
+    "meta": ("meta", b'{"a": NaN}', r"NaN is not a number"),
+    "array_objects": ("pose", b"\x93NUMPY\x01\x00", r"not an array as written by numpy\.save"),
     "array_texts": ("pose", npy(np.array(["a"])), r"an array of <U1, wanted numbers"),
-    "array_claim": ("pose", npy(np.zeros(9))[:-8], r"an array of shape \[9\] with 8 numbers"),
+    "array_claim": ("pose", npy(np.zeros(9))[:-8], r"an array of shape \[9\], but holds 8 numbers"),
 }
 
 
@@ -388,7 +392,7 @@ def test_values_are_what_their_bytes_say() -> None:
         )
     with pytest.raises(UnfitError, match="version"):
         parse_field("array", npy(np.zeros(1)).replace(b"\x01\x00", b"\x09\x00", 1), None)
-    with pytest.raises(RecordError, match="field smell of x cannot be used: it is of the kind 'smell'"):
+    with pytest.raises(RecordError, match="field smell of x cannot be used: it is of kind 'smell'"):
         field_value("smell", b"", (1, 1), "field smell of x")
 
 
@@ -400,10 +404,10 @@ def test_which_fields_are_kept_of_a_dataset(tmp_path: Path) -> None:
     assert all(list(sample.fields) == ["boxes", "mask"] for sample in kept.train)
     assert keep_fields(dataset, []).fields == {} == keep_fields(dataset, []).train[0].fields
     with pytest.raises(
-        ConfigError, match=r"records.fields=\['depth'\]: drawn gives no field 'depth'; it has boxes"
+        ConfigError, match=r"records.fields=\['depth'\]: drawn has no field 'depth'; it has boxes"
     ):
         keep_fields(dataset, ["depth"])
-    with pytest.raises(DatasetError, match="the field mask is of the kind 'png'; wanted array, boxes"):
+    with pytest.raises(DatasetError, match="the field mask has the kind 'png'; wanted array, boxes"):
         keep_fields(replace(dataset, fields={"mask": "png"}), ["mask"])
     lacking = replace(samples[1], fields={})
     with pytest.raises(DatasetError, match=r"001\.jpg has no field 'mask'"):

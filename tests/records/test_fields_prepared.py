@@ -1,4 +1,4 @@
-"""Records with fields from a table: where they lie, and what a changed mask or an added image means."""
+"""Records with fields from a table: their folder, changed fields, and added images."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def records(tmp_path: Path) -> RecordsConfig:
 
 
 def masks(folder: Path) -> dict[str, bytes]:
-    """Of all splits, by id."""
+    """Return the masks of all splits, by image ID."""
     found = {}
     for split in ("train", "tune", "val"):
         opened = RecordSet(LocalStorage(folder / split), "pcr")
@@ -78,13 +78,13 @@ def test_records_with_fields_lie_in_a_folder_of_their_own(
     without = prepare_records(dataset, plain)
     assert not list(without.rglob("*.fields"))
     with pytest.raises(
-        ConfigError, match=r"records.fields=\['boxes'\]: drawn gives no field 'boxes'; it has mask, text"
+        ConfigError, match=r"records.fields=\['boxes'\]: drawn has no field 'boxes'; it has mask, text"
     ):
         prepare_records(dataset, replace(records, fields=["boxes"]))
 
 
 def exchange_mask(root: Path) -> None:
-    """Another mask of as many bytes: only the time tells."""
+    """Write another mask of the same size in bytes; only the modification time reveals the change."""
     path = root / "003.png"
     path.write_bytes(path.read_bytes()[:-1] + b"\x83")
     os.utime(path, ns=(path.stat().st_atime_ns, path.stat().st_mtime_ns + 10**9))
@@ -110,7 +110,7 @@ def test_a_changed_field_is_noticed_and_encoded_anew(
     dataset: TableConfig, records: RecordsConfig, tmp_path: Path, change: object, message: str
 ) -> None:
     folder = prepare_records(dataset, records)
-    assert "12 images are as they were" in check_records(dataset, records, contents=True)
+    assert "12 images are unchanged since" in check_records(dataset, records, contents=True)
     ensure_records(dataset, records)
     assert callable(change)
     change(tmp_path / "in")
@@ -118,13 +118,13 @@ def test_a_changed_field_is_noticed_and_encoded_anew(
         with pytest.raises(RecordError, match=message):
             look(dataset, records)
     if change is exchange_mask:
-        (tmp_path / "in/003.png").write_bytes(fields_of(4)["mask"])  # a mask again, of its image's size
+        (tmp_path / "in/003.png").write_bytes(fields_of(4)["mask"])  # a valid mask again, of its image's size
         (tmp_path / "in/003.jpg").write_bytes((tmp_path / "in/004.jpg").read_bytes())
         prepare_records(dataset, replace(records, on_change="reencode"))
         assert masks(folder)["003.jpg"] == fields_of(4)["mask"]
     elif change is retext:
         prepare_records(dataset, replace(records, on_change="reencode"))
-        assert "as they were" in check_records(dataset, records, contents=True)
+        assert "are unchanged since" in check_records(dataset, records, contents=True)
 
 
 def test_a_missing_mask_is_noticed_when_it_comes(
@@ -163,13 +163,14 @@ def test_images_with_other_fields_cannot_be_added(
     monkeypatch.setattr("pcr_exp.datasets.table._kinds", lambda _: {"mask": "mask", "text": "json"})
     (tmp_path / "in/t.csv").write_text((tmp_path / "in/t.csv").read_text())
     with pytest.raises(
-        RecordError, match=r"holds records with the fields .*'text': 'text'.* gives .*'text': 'json'"
+        RecordError,
+        match=r"holds records with the fields .*'text': 'text'.*, but .* now has .*'text': 'json'",
     ):
         prepare_records(dataset, replace(records, on_change="append"))
 
 
 class MemoryStorage(WritableStorage):
-    """A bucket that is a dict."""
+    """A bucket held in a dict."""
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
@@ -214,7 +215,7 @@ def test_fields_go_into_a_bucket_with_their_records(
     assert "objects below" in check_bucket(dataset, remote)
     gone = next(name for name in there.files if name.endswith(".fields"))
     data = there.files.pop(gone)
-    with pytest.raises(RecordError, match=r"record-00000\d\.fields has 0 bytes, its index says"):
+    with pytest.raises(RecordError, match=r"record-00000\d\.fields has 0 bytes, but its index says"):
         check_bucket(dataset, remote)
     prepare_in_bucket(dataset, remote)
     assert there.files[gone] == data
@@ -233,7 +234,7 @@ def remote(records: RecordsConfig, tmp_path: Path) -> RecordsConfig:
 
 
 def listed(bucket: MemoryStorage) -> int:
-    """Images in all indexes of `pcr`."""
+    """Return the number of images in all indexes of `pcr`."""
     indexes = {path: data for path, data in bucket.files.items() if path.endswith("pcr/index.json")}
     return sum(parse_index(data, path).num_samples for path, data in indexes.items())
 
@@ -241,7 +242,7 @@ def listed(bucket: MemoryStorage) -> int:
 def test_an_append_whose_index_could_not_be_sent_is_made_up_for(
     dataset: TableConfig, remote: RecordsConfig, bucket: MemoryStorage, tmp_path: Path
 ) -> None:
-    """On another machine, too, which has nothing of it in its staging."""
+    """This also works on another machine, whose staging folder is empty."""
     prepare_in_bucket(dataset, remote)
     write_table(tmp_path / "in", NUM + 2)
     write = bucket.write
@@ -263,14 +264,14 @@ def test_an_append_whose_index_could_not_be_sent_is_made_up_for(
 def test_an_index_does_not_give_way_to_one_that_lists_less(
     dataset: TableConfig, remote: RecordsConfig, bucket: MemoryStorage, tmp_path: Path
 ) -> None:
-    """Of a machine with the images and the staging of before."""
+    """The shorter index comes from a machine with the earlier images and an earlier staging folder."""
     prepare_in_bucket(dataset, remote)
     shutil.copytree(tmp_path / "staging", tmp_path / "old")
     write_table(tmp_path / "in", NUM + 2)
     prepare_in_bucket(dataset, remote)
     write_table(tmp_path / "in", NUM)
     before = dict(bucket.files)
-    with pytest.raises(RecordError, match="is there already, of another encode"):
+    with pytest.raises(RecordError, match="exists already, from a different encode"):
         prepare_in_bucket(dataset, replace(remote, staging=str(tmp_path / "old")))
     assert bucket.files == before
 

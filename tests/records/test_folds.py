@@ -1,4 +1,4 @@
-"""Records of folds: each image is transcoded once, however many folds there are."""
+"""Each image is transcoded once, however many folds have records of it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NUM_FOLDS = 2
 
 @pytest.fixture
 def folded(dataset: FolderConfig) -> FolderConfig:
-    """Twelve images in two folds, of which each has some of either class."""
+    """Twelve images in two folds, each with images of both classes."""
     return replace(dataset, num_folds=NUM_FOLDS, fold=0, tune_fraction=0.1)
 
 
@@ -39,7 +39,7 @@ def ids_of(dataset: FolderConfig) -> set[str]:
 def test_another_fold_takes_its_images_over(
     folded: FolderConfig, records: RecordsConfig, tmp_path: Path, transcoded: list[bytes]
 ) -> None:
-    """Its bytes are those of records made without the other."""
+    """The new records have the same bytes as if made without the first fold."""
     prepare_records(folded, records)
     assert len(transcoded) == 12
     reports: dict[str, EncodeReport] = {}
@@ -61,7 +61,7 @@ def test_another_fold_takes_its_images_over(
 def test_records_without_folds_are_left_alone(
     folded: FolderConfig, records: RecordsConfig, transcoded: list[bytes]
 ) -> None:
-    """They may be of other images: folds alone are known to be of the same."""
+    """Such records may hold other images; only folds are known to share theirs."""
     plain = prepare_records(replace(folded, num_folds=None, fold=None), records)
     before = read_tree(plain)
     prepare_records(folded, records)
@@ -86,7 +86,7 @@ def test_a_damaged_fold_is_named_with_what_to_do(folded: FolderConfig, records: 
     data = bytearray(record.read_bytes())
     data[-3] ^= 0xFF
     record.write_bytes(data)
-    with pytest.raises(RecordError, match=f"damaged.*Delete .*{folder.name}, which is then made again"):
+    with pytest.raises(RecordError, match=f"damaged.*Delete .*{folder.name}, and it will be made again"):
         prepare_records(replace(folded, fold=1), records)
 
 
@@ -103,7 +103,7 @@ def test_one_command_makes_all_folds(
     folders = [records_folder(replace(folded, fold=fold), records) for fold in range(NUM_FOLDS)]
     assert sorted(path.name for path in Path(records.root).iterdir()) == sorted(folders)
     assert len(transcoded) == 12
-    assert "taken over from other records" in capsys.readouterr().out
-    assert f"taken over from {Path(records.root) / folders[0]}" in caplog.text
+    assert "copied from other records" in capsys.readouterr().out
+    assert f"reusing encoded images from {Path(records.root) / folders[0]}" in caplog.text
     assert prepare(replace(config, check=True)) == "checked"
-    assert capsys.readouterr().out.count("12 images are as they were") == NUM_FOLDS
+    assert capsys.readouterr().out.count("12 images are unchanged since") == NUM_FOLDS

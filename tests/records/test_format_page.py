@@ -1,4 +1,4 @@
-"""FORMAT.md is enough to read a record: this reader follows the page, and imports none of ours."""
+"""FORMAT.md suffices to read a record: `read_record` follows the page and uses none of our code."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PAGE = (Path(__file__).parents[2] / "pcr_exp/records/FORMAT.md").read_text()
 
 
 def read_record(data: bytes) -> tuple[dict[str, Any], list[list[bytes]], int, list[int]]:
-    """Header, pieces by group and sample, where the header ends, and where every group ends."""
+    """Return the header, pieces by group and sample, the header's end, and the end of every group."""
     assert data[:8] == bytes.fromhex(re.search(r"`((?:[0-9A-F]{2} ){7}[0-9A-F]{2})`", PAGE)[1])
     version, length = struct.unpack_from("<II", data, 8)
     assert version == int(re.search(r"format version: (\d+)", PAGE)[1])

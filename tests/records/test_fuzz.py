@@ -1,6 +1,6 @@
-"""Hostile files: a fixed sequence, each of which must end in an error of ours, soon and in little memory.
+"""Inputs of a fixed hostile sequence are accepted or end in our errors, quickly and in little memory.
 
-An input is a number; `python tests/records/fuzz_worker.py NUMBER 1 1 /tmp/current` makes one again.
+An input is a number; `python tests/records/fuzz_worker.py NUMBER 1 1 /tmp/current` repeats one.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fuzz_worker import BOUND_BYTES, MOST_S
 
 
 def fuzz(num_inputs: int, folder: Path, num_workers: int = 2) -> Counter[str]:
-    """Give the first inputs to processes of their own; what became of how many."""
+    """Run the first inputs in processes of their own, and return the number of each outcome."""
     running = []
     for worker in range(num_workers):
         current = folder / f"worker-{worker}"
@@ -40,7 +40,7 @@ def fuzz(num_inputs: int, folder: Path, num_workers: int = 2) -> Counter[str]:
 
 def test_hostile_files_end_in_our_errors(tmp_path: Path) -> None:
     outcomes = fuzz(3_000, tmp_path, num_workers=1)
-    for target in TARGETS:  # else an input would be refused for something that is always wrong
+    for target in TARGETS:  # some are accepted below, so refusals do not come from a constant fault
         assert outcomes[f"{target.__name__} refused"] >= 40
     for name in ("index", "header", "groups", "encoding", "decoding", "notes"):
         assert outcomes[f"{name} accepted"] >= 4

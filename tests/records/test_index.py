@@ -1,4 +1,4 @@
-"""The index: exact, quick to open, and particular about what it accepts."""
+"""The index is exact, quick to open, and strict about what it accepts."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_a_group_that_a_baseline_lacks() -> None:
 
 @pytest.mark.alone
 def test_opening_an_index_takes_time_in_proportion_to_its_records() -> None:
-    """ImageNet has 1,251, and every process opens them. Ten times as many take ten times as long."""
+    """ImageNet has 1,251 records, which every process opens. Ten times as many take about ten times as long."""
 
     def seconds(data: bytes) -> float:
         start = time.perf_counter()
@@ -99,7 +99,7 @@ def edited(**changes: object) -> bytes:
 
 
 def resealed(change: Callable[[dict[str, Any]], object]) -> bytes:
-    """An index that was changed, with a right checksum."""
+    """Return a changed index with a correct checksum."""
     from pcr_exp.records.index import _seal
 
     content = json.loads(dump_index(make_index()))
@@ -109,7 +109,7 @@ def resealed(change: Callable[[dict[str, Any]], object]) -> bytes:
 
 
 def record(**changes: object) -> Callable[[dict[str, Any]], object]:
-    """A change of fields of the second record."""
+    """Return a change of fields of the second record."""
     return lambda content: content["records"][1].update(changes)
 
 
@@ -122,8 +122,8 @@ def record(**changes: object) -> Callable[[dict[str, Any]], object]:
         (dump_index(make_index()).decode().encode("utf-16"), "is damaged: it is not JSON"),
         (b"[" * 100_000, r"is damaged: it is not JSON as written by this program \(nested too deeply\)"),
         (b'{"a": ' * 100_000, "nested too deeply"),
-        (b'{"version": NaN}', r"is damaged: it is not JSON \(NaN is no number\)"),
-        (b'{"version": 2, "version": 1}', "the key 'version' stands there twice"),
+        (b'{"version": NaN}', r"is damaged: it is not JSON \(NaN is not a number\)"),
+        (b'{"version": 2, "version": 1}', "the key 'version' occurs twice"),
         (b"9" * 5000, "is damaged: it is not JSON"),
         (b"[]", "is not an index of records"),
         (edited(format="something else"), "is not an index of records"),
@@ -139,8 +139,8 @@ def record(**changes: object) -> Callable[[dict[str, Any]], object]:
         (edited(checksum="0"), "is damaged or was edited"),
         (resealed(lambda content: content.pop("records")), "cannot be used: records is missing"),
         (resealed(lambda content: content.update(records=5)), "cannot be used: records is 5, wanted a list"),
-        (resealed(lambda content: content.update(size=5)), "cannot be used: 'size' is no key"),
-        (resealed(lambda content: content.update(num_groups=4)), "has 3 offsets, wanted num_groups, 4"),
+        (resealed(lambda content: content.update(size=5)), "cannot be used: 'size' is not an allowed key"),
+        (resealed(lambda content: content.update(num_groups=4)), "has 3 offsets, wanted 4 \\(num_groups\\)"),
         (resealed(lambda content: content.update(num_groups=2**70)), r"num_groups is 118059\d+, wanted"),
         (resealed(lambda content: content.update(dataset=None)), "dataset is None, wanted text"),
         (resealed(lambda content: content.update(minor=-1)), "minor is -1, wanted"),
@@ -205,7 +205,7 @@ def test_an_index_that_is_too_large_is_not_read(caplog: pytest.LogCaptureFixture
 
     with (
         caplog.at_level(logging.WARNING),
-        pytest.raises(RecordError, match="it has 1002 bytes, more than the 1000 that it may have"),
+        pytest.raises(RecordError, match="it has 1002 bytes, more than the limit of 1000"),
     ):
         parse_small(Endless({"index.json": b"{}"}))
     assert "index.table has 1152921504606846976 bytes, more than" in caplog.text
@@ -225,7 +225,7 @@ def test_any_changed_byte_is_noticed_or_means_the_same(data: st.DataObject) -> N
         parsed = parse_index(bytes(index), "here")
     except RecordError:
         return
-    assert parsed == make_index()  # white space, say
+    assert parsed == make_index()  # only white space changed, for example
 
 
 @pytest.mark.parametrize(("folder", "path"), [("", "index.json"), ("a/b", "a/b/index.json")])
@@ -253,5 +253,5 @@ def test_a_storage_s_own_error_is_passed_on() -> None:
 
 def test_an_index_that_nobody_would_read_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pcr_exp.records.index.MAX_INDEX_BYTES", 100)
-    with pytest.raises(RecordError, match=r"set dataset\.images_per_record higher"):
+    with pytest.raises(RecordError, match=r"Raise dataset\.images_per_record"):
         dump_index(make_index())

@@ -1,4 +1,4 @@
-"""The table of a large index: what it says is what `index.json` says, and it counts beside that one alone."""
+"""The table of a large index has the contents of `index.json`, and is used only with that file."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_no_damaged_byte_goes_unseen() -> None:
 
 
 def resealed(change: Callable[[bytearray], None]) -> bytes:
-    """A table of two records that was changed by one who knows how it is sealed."""
+    """Return a changed table of two records with a correct checksum."""
     import xxhash
 
     index = index_of(2)
@@ -113,14 +113,14 @@ ROW_BYTES = 17 + 4 + 8 + 8 * NUM_GROUPS + 1
 
 
 def set_row(offset: int, layout: str, value: int | bytes) -> Callable[[bytearray], None]:
-    """Change what stands `offset` bytes into the last row."""
+    """Return a change of the value at `offset` bytes into the last row."""
     return lambda table: struct.pack_into(layout, table, len(table) - ROW_BYTES + offset, value)
 
 
 @pytest.mark.parametrize(
     "change, message",
     [
-        (lambda table: struct.pack_into("<I", table, 8, 3), "is of format version 3, wanted 2"),
+        (lambda table: struct.pack_into("<I", table, 8, 3), "has format version 3, wanted 2"),
         (lambda table: struct.pack_into("<I", table, 12, 7), "is damaged: it is not JSON"),
         (lambda table: struct.pack_into("<Q", table, 32, 3), "wanted 3 rows of"),
         (lambda table: struct.pack_into("<I", table, 40, 2**31), "has file names of 2147483648 bytes"),
@@ -131,12 +131,12 @@ def set_row(offset: int, layout: str, value: int | bytes) -> Callable[[bytearray
             "fingerprints of 0, wanted 1 to 200 and 1 to 64",
         ),
         (lambda table: struct.pack_into("<Q", table, 32, 2**64 - 1), "wanted 18446744073709551615 rows"),
-        (set_row(17, "<I", 0), "has a row, 1, that no record can be"),
-        (set_row(17, "<I", 2**20 + 1), "has a row, 1, that"),
-        (set_row(21, "<Q", 25), "has a row, 1, that"),
-        (set_row(21, "<Q", 2**63), "has a row, 1, that"),
-        (set_row(29, "<Q", 3), "has a row, 1, that"),
-        (set_row(29 + 16, "<Q", 2**48 + 1), "has a row, 1, that"),
+        (set_row(17, "<I", 0), "has impossible values in row 1"),
+        (set_row(17, "<I", 2**20 + 1), "has impossible values in row 1"),
+        (set_row(21, "<Q", 25), "has impossible values in row 1"),
+        (set_row(21, "<Q", 2**63), "has impossible values in row 1"),
+        (set_row(29, "<Q", 3), "has impossible values in row 1"),
+        (set_row(29 + 16, "<Q", 2**48 + 1), "has impossible values in row 1"),
     ],
 )
 def test_what_no_index_can_say_is_refused(change: Callable[[bytearray], None], message: str) -> None:
@@ -172,7 +172,7 @@ def test_a_large_index_is_not_parsed(large: RecordIndex, tmp_path: Path, slow: b
 def test_a_table_that_is_cut_short_while_it_is_in_use_kills_nobody(
     large: RecordIndex, tmp_path: Path
 ) -> None:
-    """In a process of its own: a signal would end it."""
+    """This runs in a process of its own, because a signal would end it."""
     program = f"""
     import os
     from pcr_exp.records import index_table as stored_index
@@ -200,10 +200,10 @@ def test_a_table_of_another_index_is_left_alone(
     large: RecordIndex, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder, other = tmp_path / "pcr", replace(large, fingerprint="beef")
-    (folder / "index.json").write_bytes(dump_index(other))  # as a program does that knows of no tables
+    (folder / "index.json").write_bytes(dump_index(other))  # as a program without tables does
     with caplog.at_level(logging.WARNING):
         assert read_index(LocalStorage(tmp_path), "pcr") == other
-    assert "was made of another index.json" in caplog.text and "is parsed instead" in caplog.text
+    assert "was made from a different index.json" in caplog.text and "is parsed instead" in caplog.text
 
 
 def test_an_empty_table_is_left_alone(
@@ -212,7 +212,7 @@ def test_an_empty_table_is_left_alone(
     (tmp_path / "pcr" / "index.table").write_bytes(b"")
     with caplog.at_level(logging.WARNING):
         assert read_index(LocalStorage(tmp_path), "pcr") == large
-    assert "index.table is no table of records. It is left alone" in caplog.text
+    assert "index.table is not a table of records. It is ignored" in caplog.text
 
 
 def test_a_small_index_has_no_table(large: RecordIndex, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Headers that are compared with the first of their encode: the same headers, and the same errors."""
+"""Comparing headers with the first of their encode gives the same headers and errors as full parsing."""
 
 from __future__ import annotations
 

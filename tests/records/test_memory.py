@@ -46,7 +46,7 @@ print(json.dumps({"grown": peak() - before}))
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads the peak of a process's memory from /proc")
 def test_memory_holds_two_records_however_many_there_are(tmp_path: Path) -> None:
-    """40 images of 3 MB in records of 4: five times a record's bytes, and two images being transcoded."""
+    """For 40 images of 3 MB in records of 4, the bound is five records and two images being transcoded."""
     noise = np.random.default_rng(0).integers(0, 256, (1024, 1024, 3), dtype=np.uint8)
     buffer = io.BytesIO()
     Image.fromarray(noise).save(buffer, "JPEG", quality=98, subsampling=0)

@@ -1,4 +1,4 @@
-"""Real photographs as cameras and the web left them, where the data lie beside the checkout."""
+"""Real photographs from cameras and the web, if the data are next to the checkout."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DATA = Path(__file__).parents[2].parent / "shared" / "data"
 
 
 def pick(folder: str, num_images: int) -> list[Path]:
-    """Images spread evenly over a folder."""
+    """Return images spread evenly over a folder; skip if it is missing."""
     if not (DATA / folder).is_dir():
         pytest.skip(f"../shared/data is not here: {DATA / folder}")
     paths = sorted(path for path in (DATA / folder).rglob("*") if path.suffix.lower() in (".jpg", ".jpeg"))
@@ -51,7 +51,7 @@ def test_native_photographs_are_stored_faithfully(folder: str, num_images: int, 
 
 
 def test_bytes_per_group_are_near_those_measured_on_imagenet(tmp_path: Path) -> None:
-    """DESIGN.md, section 3: groups 1, 2, 5 are 6.1, 13.8, 46.6 % of all, and that 93.7 % of baseline."""
+    """DESIGN.md, section 3: groups 1, 2, 5 are 6.1, 13.8, 46.6 % of group 10, which is 93.7 % of baseline."""
     paths = pick("imagenet_native_sample", 100)
     samples = [Sample(path.name, path, {"kind": 0, "size": 0}) for path in paths]
     encode(samples, tmp_path, images_per_record=len(samples))

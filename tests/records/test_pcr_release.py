@@ -1,4 +1,4 @@
-"""`dataset=pcr_release`: the release's records become ours, with the same JPEG bytes at every group."""
+"""`dataset=pcr_release` converts the release's records to ours, with the same JPEG bytes at every group."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def config_of(root: Path, **given: object) -> PcrReleaseConfig:
 
 
 def pieces_of(kind: str) -> list[bytes]:
-    """As the release cuts an image: one piece per scan, however many there are."""
+    """Split an image as the release does: one piece per scan, however many there are."""
     return split_scans(to_progressive(KINDS[kind]))
 
 
@@ -49,7 +49,7 @@ def release(tmp_path: Path) -> Path:
 
 
 def stored(folder: Path, split: str, group: int, encoding: str = "pcr") -> dict[str, tuple[bytes, int]]:
-    """The JPEG file and the label of each image, by id, at a group."""
+    """Return the JPEG file and the label of each image at a group, by ID."""
     records = RecordSet(FolderStorage(folder), f"{split}/{encoding}")
     found = {}
     for number in range(len(records.index.records)):
@@ -60,7 +60,7 @@ def stored(folder: Path, split: str, group: int, encoding: str = "pcr") -> dict[
 
 
 def check_every_group(folder: Path, release: Path) -> int:
-    """Compare with what the release's own files give; returns the number of images."""
+    """Compare with the release's own files, and return the number of images."""
     num_images = 0
     for split in ("train", "val"):
         source = release / split if (release / split).is_dir() else release
@@ -85,7 +85,7 @@ def test_the_same_bytes_at_every_group(release: Path, tmp_path: Path) -> None:
     assert check_every_group(folder, release) == 9
     assert {path: path.read_bytes() for path in release.rglob("*") if path.is_file()} == before
     assert prepare_records(config, records) == folder
-    assert check_records(config, records).startswith("9 images are as they were")
+    assert check_records(config, records).startswith("9 images are unchanged since")
 
 
 def test_a_release_in_one_folder_is_divided_by_its_images(tmp_path: Path) -> None:
@@ -103,7 +103,9 @@ def test_classes_are_named_by_a_file(release: Path) -> None:
     assert read(config_of(release)).classes == {"class": ["cat", "dog", "owl", "elk"]}
     for wrong in ("cat\ndog\n", "cat\ncat\ndog\n"):
         names.write_text(wrong)
-        with pytest.raises(DatasetError, match=r"the records have labels up to 2\. Wanted one name a line"):
+        with pytest.raises(
+            DatasetError, match=r"the records have labels up to 2\. Wanted one distinct name per line"
+        ):
             read(config_of(release))
 
 
@@ -126,7 +128,7 @@ def test_folders_that_are_no_release(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match=r"PCR\.db is missing"):
         read(config_of(other))
     (other / "PCR_index.pb").touch()
-    with pytest.raises(DatasetError, match="the release's TensorFlow variant, which is not read"):
+    with pytest.raises(DatasetError, match="the release's TensorFlow variant, which is not supported"):
         read(config_of(other))
 
 
@@ -135,7 +137,7 @@ def test_folders_that_are_no_release(tmp_path: Path) -> None:
     [
         ([to_jpeg(PHOTO)[:-2]], "it is not progressive and has 1 scans for 3 components; wanted 10 or 14"),
         ([*groups_of("420")[:9]], "it is progressive and has 9 scans for 3 components; wanted 10 or 14"),
-        ([b"".join(groups_of("420"))], "it is cut elsewhere than where its scans end"),
+        ([b"".join(groups_of("420"))], "its pieces do not end where its scans end"),
     ],
 )
 def test_an_image_that_is_not_in_default_scans_is_rejected_by_name(

@@ -1,4 +1,4 @@
-"""From a dataset's configuration to records, once."""
+"""Records are prepared once from a dataset's configuration."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import shutil
 import tracemalloc
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import create_autospec
 
 import pytest
 from records_encoding import read_tree
@@ -17,10 +18,11 @@ from records_storage import FolderStorage
 from pcr_exp.config.records import RecordsConfig, records_name
 from pcr_exp.datasets.folder import FolderConfig
 from pcr_exp.errors import ConfigError, ImageError, RecordError, StorageError
-from pcr_exp.records import prepare, sources, staleness
+from pcr_exp.records import bucket, prepare, sources, staleness
 from pcr_exp.records.encode import EncodeReport
 from pcr_exp.records.prepare import prepare_records, records_folder
 from pcr_exp.records.reader import RecordSet
+from pcr_exp.storage.protocol import WritableStorage
 
 
 def test_all_splits_are_encoded(dataset: FolderConfig, records: RecordsConfig) -> None:
@@ -88,9 +90,9 @@ def test_other_files_are_not_taken_for_those_of_the_records(
     shutil.copytree(tmp_path / "in", tmp_path / "other")
     (tmp_path / "other/train/cat/more.jpg").write_bytes(PLAIN)
     other = replace(dataset, root=str(tmp_path / "other"))
-    with pytest.raises(RecordError, match=r"1 added: train/cat/more\.jpg\..*name of its own: dataset\.name="):
+    with pytest.raises(RecordError, match=r"1 added: train/cat/more\.jpg\..*its own name: dataset\.name="):
         prepare_records(other, records)
-    with pytest.raises(RecordError, match=r"made of, in .*/in: 1 added"):
+    with pytest.raises(RecordError, match=r"made from, in .*/in: 1 added"):
         prepare_records(other, records, thorough=False)
     assert prepare_records(replace(other, name="others"), records).name.startswith("others-")
 
@@ -112,7 +114,9 @@ def test_a_missing_note_of_the_source_costs_a_comparison_only(
 
 @pytest.mark.parametrize("root", ["s3://bucket/records", "file:///tmp/records", "memory://records"])
 def test_records_are_written_locally_only(dataset: FolderConfig, root: str) -> None:
-    with pytest.raises(ConfigError, match=rf"root='{root}': records are made in a local folder"):
+    with pytest.raises(
+        ConfigError, match=rf"root='{root}': wanted a local folder, because records are made there"
+    ):
         prepare_records(dataset, RecordsConfig(root=root))
 
 
@@ -149,7 +153,7 @@ def test_fewer_images_to_look_at_are_read_from_the_same_records(
         assert [part.encoded(i) for i in range(len(part))] == [all_of_it.encoded(i) for i in range(len(part))]
         assert part.labels["class"].tolist() == all_of_it.labels["class"].tolist()[: len(part)]
     assert len(part) == 1
-    with pytest.raises(IndexError, match="sample 1 of a record of 1"):
+    with pytest.raises(IndexError, match="sample 1 is out of range for a record of 1"):
         part.encoded(1)
     assert RecordSet(storage, "val/baseline", 100).index == whole.index
 
@@ -163,7 +167,7 @@ def test_records_of_two_names_lie_beside_each_other(dataset: FolderConfig, recor
 def test_images_of_other_records_are_taken_over(
     dataset: FolderConfig, records: RecordsConfig, tmp_path: Path
 ) -> None:
-    """Whatever splits and records they were in: here, other images are held out."""
+    """Their previous splits and records do not matter; here, other images were held out."""
     old = prepare_records(replace(dataset, split_seed=5, images_per_record=3), records)
     fresh = prepare_records(dataset, replace(records, root=str(tmp_path / "fresh")))
     reports: dict[str, EncodeReport] = {}
@@ -200,6 +204,17 @@ def test_a_table_of_images_that_unpacks_to_any_size_is_not_unpacked(
     monkeypatch.setattr(sources, "_MAX_IMAGES_BYTES", 4 * 2**20)
     (folder / sources.IMAGES_FILE).write_bytes(gzip.compress(b"0" * 2**28))
     tracemalloc.start()
-    assert sources.read_images(folder) in (None, {})
+    assert sources.read_images(folder) is None
     assert tracemalloc.get_traced_memory()[1] < 64 * 2**20
     tracemalloc.stop()
+
+
+def test_what_another_encode_wrote_beside_records_stays_and_is_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    storage = create_autospec(WritableStorage, instance=True)
+    storage.write.return_value = False
+    (tmp_path / sources.SOURCE_FILE).write_text("{}")
+    bucket._send_small(tmp_path, storage, "pets", {}, [sources.SOURCE_FILE, sources.IMAGES_FILE])
+    assert "pets/source.json was written by another encode meanwhile, and stays" in caplog.text
+    storage.write.assert_called_once_with("pets/source.json", b"{}", replaces=None)

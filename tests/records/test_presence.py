@@ -1,4 +1,4 @@
-"""Indexes that claim what is not there, and files that are none: each is said at once, in little memory."""
+"""Missing or short records and paths that are no regular files are reported at once, in little memory."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def split(tmp_path: Path) -> Path:
 
 
 def claiming(num_records: int, num_samples: int) -> RecordIndex:
-    """An index that is sound in itself."""
+    """Return an index that is consistent in itself."""
     end = 100 + table_bytes(num_samples)
     records = [
         RecordEntry(f"record-{number:06d}.pcr", num_samples, (end,), 100) for number in range(num_records)
@@ -45,7 +45,7 @@ def test_a_thousand_million_images_are_not_laid_out_for_a_few_kilobytes(tmp_path
     assert (tmp_path / "baseline" / "index.json").stat().st_size < 250_000
     began_s = time.process_time()
     with pytest.raises(
-        RecordError, match=r"record-000000\.pcr does not exist, and the index beside it lists"
+        RecordError, match=r"record-000000\.pcr does not exist, but the index next to it lists"
     ):
         pcr_exp.open(tmp_path, scan="baseline")
     assert time.process_time() - began_s < 2, "an order of them takes ten minutes"
@@ -57,10 +57,10 @@ def test_a_file_that_is_shorter_than_its_index_says_is_told_before_training(spli
     whole = record.read_bytes()
     index = read_index(LocalStorage(split), "pcr")
     record.write_bytes(whole[: index.records[1].group_ends[0]])
-    require_files(RecordSet(LocalStorage(split), "pcr"))  # a prefix was copied, and may be trained on
+    require_files(RecordSet(LocalStorage(split), "pcr"))  # a copied prefix, which may be trained on
     record.write_bytes(whole[: index.records[1].group_ends[0] - 1])
     with pytest.raises(
-        RecordError, match=r"record-000001\.pcr has \d+ bytes, its index says \d+ up to the end"
+        RecordError, match=r"record-000001\.pcr has \d+ bytes, but its index says \d+ up to the end"
     ):
         pcr_exp.open(split)
     record.unlink()
@@ -90,7 +90,7 @@ def test_over_a_network_a_few_sizes_are_asked_for(split: Path, monkeypatch: pyte
         assert sum(path.endswith(".pcr") for method, path, _ in server.requests if method == "HEAD") == 2
         for record in (split / "pcr").glob("*.pcr"):
             record.unlink()
-        with pytest.raises(RecordError, match=r"does not exist, and the index beside it lists it"):
+        with pytest.raises(RecordError, match=r"does not exist, but the index next to it lists it"):
             pcr_exp.open(server.url)
 
 
@@ -112,7 +112,7 @@ def in_place_of(path: Path, kind: str) -> None:
         path.symlink_to("/dev/zero")
 
 
-KINDS = {"a FIFO": "is a FIFO and no regular", "a folder": "Is a directory", "/dev/zero": "is a device or"}
+KINDS = {"a FIFO": "is a FIFO, not a regular", "a folder": "Is a directory", "/dev/zero": "is a device or"}
 
 
 @pytest.mark.parametrize("kind", KINDS)

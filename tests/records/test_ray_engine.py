@@ -1,4 +1,4 @@
-"""`records.engine=ray`: the same bytes wherever records are made, and whichever machine dies."""
+"""`records.engine=ray` writes the same bytes wherever records are made and whichever machine dies."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from pcr_exp.records.prepare import prepare_records
 
 
 class Ray:
-    """Tasks in this process; what goes to a task and comes back is pickled, as if to another machine."""
+    """Runs tasks in this process, with arguments and results pickled as if sent to another machine."""
 
     def __init__(self) -> None:
         self.under_way = self.most_under_way = self.num_cancelled = 0

@@ -1,4 +1,4 @@
-"""What comes damaged from remote storage is read once more; what lies on a disk is not."""
+"""Damaged reads from remote storage are repeated once; reads from a disk are not."""
 
 import logging
 from pathlib import Path
@@ -14,7 +14,7 @@ from tests.records.test_format import small, write
 
 
 class DamagingStorage(MemoryStorage):
-    """The next `num_bad` reads of records are cut short, or their last byte is another."""
+    """Cuts the next `num_bad` reads of records short, or changes their last byte."""
 
     def __init__(self, *, is_remote: bool, cut: bool) -> None:
         super().__init__(write(*small()))
@@ -59,7 +59,9 @@ def test_and_no_third_one(cut: bool) -> None:
     records = RecordSet(storage, "s")
     storage.num_bad = 3
     words = "cut short" if cut else "damaged"
-    with pytest.raises(RecordError, match=rf"{words}.*It was read twice from far://away, and was wrong both"):
+    with pytest.raises(
+        RecordError, match=rf"{words}.*It was read twice from far://away, and was damaged both"
+    ):
         records.read_prefix(0, 3)
     assert storage.num_reads == 2
 
@@ -69,8 +71,8 @@ def test_single_images_have_a_second_chance_too() -> None:
     records = RecordSet(storage, "s")
     wanted = records.read_prefix(0, 2).encoded(0)
     images = SingleImages(records)
-    # Header with a table, a piece, another table (its group 2 is empty). Then, of what is kept, the piece;
-    # if that is damaged, so may be what is kept, and all is read anew.
+    # Reads: header with a table, a piece, another table (its group 2 is empty). The tables are cached, so
+    # then only the piece. If it is damaged, the cached tables may be too, and everything is read again.
     for num_bad, num_reads in ((0, 3), (0, 1), (1, 1 + 3)):
         storage.num_bad, storage.num_reads = num_bad, 0
         assert images.read(0, 0, 2) == wanted
@@ -97,7 +99,7 @@ def test_a_disk_is_read_once() -> None:
 @pytest.mark.parametrize("cut", [True, False])
 @pytest.mark.parametrize("in_memory", [True, False])
 def test_no_damage_stays_in_a_cache(is_remote: bool, cut: bool, in_memory: bool, tmp_path: Path) -> None:
-    """What was kept of a damaged transfer is forgotten, here and for the runs that come."""
+    """Cached bytes of a damaged transfer are dropped, for this run and later ones."""
     storage = DamagingStorage(is_remote=is_remote, cut=cut)
     cache = MemoryCache(10**6) if in_memory else DiskCache(tmp_path, 10**6)
     records = RecordSet(CachedStorage(storage, cache), "s")
@@ -108,7 +110,7 @@ def test_no_damage_stays_in_a_cache(is_remote: bool, cut: bool, in_memory: bool,
     assert storage.num_reads == 2, "the third came from the cache"
     assert cache.forget(records.path(0)) and cache.num_bytes == 0
     storage.num_bad = 2
-    with pytest.raises(RecordError, match="wrong both times"):
+    with pytest.raises(RecordError, match="damaged both times"):
         records.read_prefix(0, 3)
     assert cache.num_bytes == 0 and not cache.forget(records.path(0))
     assert records.read_prefix(0, 3).encoded(0) == wanted

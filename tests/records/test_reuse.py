@@ -1,4 +1,4 @@
-"""Images taken over from records made before: the bytes of a fresh encode, without transcoding."""
+"""Images reused from existing records give the bytes of a fresh encode, without transcoding."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def samples(tmp_path: Path) -> list[Sample]:
 def test_the_bytes_are_those_of_a_fresh_encode(
     samples: list[Sample], tmp_path: Path, transcoded: list[bytes]
 ) -> None:
-    """In other records, in another order, and in another split than before."""
+    """The images move to other records, another order and another split."""
     encode([*samples[3:], *samples[:3]], tmp_path / "fresh", images_per_record=3, split="val")
     encode(samples[:4], tmp_path / "old/train")
     encode(samples[4:], tmp_path / "old/val", split="val")
@@ -48,7 +48,7 @@ def test_only_what_is_the_same_is_taken_over(
 ) -> None:
     encode(samples, tmp_path / "old/train")
     replaced = bytearray(GOOD["444"])
-    replaced[-100] ^= 1  # of the same size
+    replaced[-100] ^= 1  # same size
     samples[0].path.write_bytes(replaced)
     shutil.copy(samples[2].path, tmp_path / "in/renamed.jpg")
     added = [
@@ -61,7 +61,7 @@ def test_only_what_is_the_same_is_taken_over(
         [*samples, *added], tmp_path / "new", on_error="skip", reuse=StoredImages(tmp_path / "old")
     )
     assert report.num_reused == 9
-    # Threads transcode: in any order.
+    # Threads transcode in any order.
     assert sorted(transcoded) == sorted([bytes(replaced), GOOD["420"], CASES["odd_size"]])
     encode([*samples, *added], tmp_path / "fresh", on_error="skip")
     assert read_tree(tmp_path / "new") == read_tree(tmp_path / "fresh")
@@ -96,11 +96,11 @@ def test_limits_hold_for_what_is_taken_over(samples: list[Sample], tmp_path: Pat
 
 
 def test_a_folder_without_records(samples: list[Sample], tmp_path: Path) -> None:
-    with pytest.raises(RecordError, match=r"reuse_from=.*: no records to take .* Wanted a local folder"):
+    with pytest.raises(RecordError, match=r"reuse_from=.*: no records to reuse .* Wanted a local folder"):
         StoredImages(tmp_path)
     encode(samples, tmp_path / "old/train")
     shutil.rmtree(tmp_path / "old/train/baseline")
-    with pytest.raises(RecordError, match="no records to take images over from"):
+    with pytest.raises(RecordError, match="no records to reuse images from"):
         StoredImages(tmp_path / "old")
 
 
@@ -130,7 +130,7 @@ def test_pieces_that_are_no_scans_are_not_taken_over(
     with monkeypatch.context() as patched:
         patched.setattr(ProgressiveJpeg, "split", glued)
         encode(samples, tmp_path / "old/train")
-    with pytest.raises(RecordError, match=r"444\.jpg in .*old is not cut into its scans"):
+    with pytest.raises(RecordError, match=r"444\.jpg in .*old: its pieces do not match its scans"):
         encode(samples, tmp_path / "new", reuse=StoredImages(tmp_path / "old"))
 
 
@@ -147,7 +147,7 @@ def test_encodings_of_two_encodes(samples: list[Sample], tmp_path: Path) -> None
     encode([*reversed(samples)], tmp_path / "other")
     shutil.rmtree(tmp_path / "old/train/pcr")
     shutil.move(tmp_path / "other/pcr", tmp_path / "old/train/pcr")
-    with pytest.raises(RecordError, match="record 0 of train holds other images in baseline than in pcr"):
+    with pytest.raises(RecordError, match="record 0 of train holds different images in baseline and in pcr"):
         encode(samples, tmp_path / "new", reuse=StoredImages(tmp_path / "old"))
 
 

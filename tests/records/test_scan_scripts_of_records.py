@@ -1,4 +1,4 @@
-"""Records of another scan script: written, read, reused, measured and opened, with its own groups."""
+"""Records of another scan script are written, read, reused, measured and opened with its own groups."""
 
 from __future__ import annotations
 

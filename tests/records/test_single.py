@@ -1,4 +1,4 @@
-"""One image of a record: read with small reads, verified by itself."""
+"""A single image of a record takes small reads, and is verified by itself."""
 
 from __future__ import annotations
 
@@ -57,13 +57,13 @@ def test_reads_are_small_and_one_for_each_group(tmp_path: Path) -> None:
     )
     storage.reads.clear()
     image = images.read(0, 7, 5)
-    assert len(storage.reads) == 5  # what finds the pieces is kept
+    assert len(storage.reads) == 5  # the tables that locate the pieces are cached
     assert sum(length for *_, length in storage.reads) == len(image) - 2
 
 
 @given(st.data())
 def test_damage_is_noticed_where_it_matters(files: dict[str, bytes], data: st.DataObject) -> None:
-    """Any changed byte: each image is the right one, or an error."""
+    """After any changed byte, each image is correct or an error."""
     records = RecordSet(MemoryStorage(files), "out/pcr")
     wanted = records.read_prefix(0, 10)
     path = "out/pcr/record-000000.pcr"
@@ -101,7 +101,9 @@ def test_a_damaged_piece_is_named_and_others_are_had(files: dict[str, bytes]) ->
     assert images.read(0, 1, 1) == records.read_prefix(0, 1).encoded(1)
     for i in (0, 2, 3):
         assert images.read(0, i, 10) == records.read_prefix(0, 10).encoded(i)
-    with pytest.raises(RecordError, match=r"group 2 of .* does not match \(first in its image 1 of 0 to 3\)"):
+    with pytest.raises(
+        RecordError, match=r"group 2 of .* does not match \(first in image 1, counted from 0 to 3\)"
+    ):
         damaged.read_prefix(0, 2)
 
 
@@ -129,7 +131,7 @@ def test_a_table_that_does_not_fit_its_group(files: dict[str, bytes]) -> None:
 def test_an_image_that_is_not_there(files: dict[str, bytes]) -> None:
     images = SingleImages(RecordSet(MemoryStorage(files), "out/pcr"))
     for i in (-1, 4):
-        with pytest.raises(IndexError, match=f"sample {i} of a record of 4"):
+        with pytest.raises(IndexError, match=f"sample {i} is out of range for a record of 4"):
             images.read(0, i, 1)
     with pytest.raises(RecordError, match="scan group 11 was asked for"):
         images.read(0, 0, 11)

@@ -1,4 +1,4 @@
-"""Images that were added, removed or replaced since records were made of them."""
+"""Images that were added, removed or replaced since the records were made are noticed."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def test_a_change_is_noticed_by_prepare_and_by_its_check(
 ) -> None:
     folder = prepare_records(dataset, records)
     assert check_records(dataset, records) == (
-        "12 images are as they were when the records were made, by names, labels, sizes and times; "
-        "--check=content compares their bytes, too"
+        "12 images are unchanged since the records were made, judging by names, labels, sizes and times; "
+        "--check=content also compares their bytes"
     )
     before = read_tree(folder)
     make, message = CHANGES[change]
@@ -63,10 +63,8 @@ def test_of_many_files_training_looks_at_some_spread_evenly_and_says_so(
     folder = prepare_records(dataset, records)
     with caplog.at_level(logging.INFO):
         ensure_records(dataset, records)
-    assert (
-        "7 folders, 0 label files and 4 of 12 image files have the sizes and times that they" in caplog.text
-    )
-    assert "no image was read: `python -m experiments.prepare --check=content`" in caplog.text
+    assert "7 folders, 0 label files and 4 of 12 image files have the same sizes and times as" in caplog.text
+    assert "No image was read; `python -m experiments.prepare --check=content`" in caplog.text
     looked_at = json.loads((folder / "source.json").read_text())["files"]
     paths = sorted(Path(str(dataset.root)).rglob("*.jpg"))
     assert list(looked_at) == [str(path) for path in paths[::3]]
@@ -110,7 +108,7 @@ def test_records_of_an_earlier_version_are_looked_at_whole_once(
 
 
 def exchange_unseen(root: Path) -> None:
-    """Other bytes, as many, and the time put back."""
+    """Write different bytes of the same length, and restore the modification time."""
     path = root / "train/dog/2.jpg"
     state = path.stat()
     CHANGES["exchange"][0](root)
@@ -127,13 +125,13 @@ def test_only_the_check_of_contents_sees_a_file_of_the_same_size_and_time(
     told: list[tuple[int, int]] = []
     found = check_records(dataset, records, contents=True, progress=lambda *done: told.append(done))
     assert found == (
-        "12 images are as they were when the records were made: the bytes of 11 were compared with those in "
+        "12 images are unchanged since the records were made: the bytes of 11 were compared with those in "
         "the records"
     ), "the rejected one is in none"
     assert told == [(number, 11) for number in range(1, 12)]
     exchange_unseen(root)
     assert check_records(dataset, records).startswith("12 images")
-    with pytest.raises(RecordError, match=r": 1 replaced: train/dog/2\.jpg\. Choose"):
+    with pytest.raises(RecordError, match=r": 1 replaced: train/dog/2\.jpg\. Set records\.on_change"):
         check_records(dataset, records, contents=True)
     bad.write_bytes(b"y" * 101)
     with pytest.raises(RecordError, match=r"2 replaced: train/cat/3\.jpg, train/dog/2\.jpg"):
@@ -149,7 +147,7 @@ def test_contents_are_compared_of_a_copy_of_the_dataset_too(
     moved = replace(dataset, root=str(copy))
     assert "the bytes of 12 were compared" in check_records(moved, records, contents=True)
     exchange_unseen(copy)
-    assert "were made, by names, labels and sizes; --check=content" in check_records(moved, records)
+    assert "were made, judging by names, labels and sizes; --check=content" in check_records(moved, records)
     with pytest.raises(RecordError, match="1 replaced"):
         check_records(moved, records, contents=True)
 
@@ -180,7 +178,7 @@ def test_files_that_were_only_touched_are_compared_byte_by_byte(
     for path in Path(str(dataset.root)).rglob("*.jpg"):
         os.utime(path, (1, 1))
     assert prepare_records(dataset, records) == folder
-    monkeypatch.setattr(staleness, "of_other_bytes", None)  # the new times were kept
+    monkeypatch.setattr(staleness, "of_other_bytes", None)  # the new times were saved
     assert check_records(dataset, records).startswith("12 images")
 
 
@@ -230,16 +228,18 @@ def test_without_auto_prepare_nothing_is_made(dataset: FolderConfig, records: Re
 
 
 def test_check_says_what_it_needs(dataset: FolderConfig, records: RecordsConfig) -> None:
-    with pytest.raises(RecordError, match=r"there are no records of pets, or not all\. Prepare them\."):
+    with pytest.raises(RecordError, match=r"the records of pets are missing or incomplete\. Prepare them\."):
         check_records(dataset, records)
     folder = prepare_records(dataset, records)
     (folder / "source.json").write_text(json.dumps({"root": str(dataset.root)}))
-    with pytest.raises(RecordError, match=r"does not say what its records were made of\. Prepare them once"):
+    with pytest.raises(
+        RecordError, match=r"does not list the images that its records were made from\. Prepare the records"
+    ):
         check_records(dataset, records)
     prepare_records(dataset, records)
     assert check_records(dataset, records)
     (folder / "source_images.csv.gz").write_bytes(b"damaged")
-    with pytest.raises(RecordError, match=r"does not say what its records were made of"):
+    with pytest.raises(RecordError, match=r"does not list the images that its records were made from"):
         check_records(dataset, records)
 
 

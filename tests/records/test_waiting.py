@@ -1,4 +1,4 @@
-"""Two processes that prepare the same records: one makes them, the other waits and uses them."""
+"""When two processes prepare the same records, one makes them, and the other waits and uses them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FORK = multiprocessing.get_context("fork")
 
 @contextmanager
 def preparing_elsewhere(dataset: FolderConfig, records: RecordsConfig) -> Iterator[tuple[BaseProcess, Event]]:
-    """A process in the middle of making the records, and what lets it go on."""
+    """Run a process that pauses while making the records; yield it and the event that lets it continue."""
     under_way, go_on = FORK.Event(), FORK.Event()
 
     def progress(done: int, _: int) -> None:
@@ -46,7 +46,7 @@ def preparing_elsewhere(dataset: FolderConfig, records: RecordsConfig) -> Iterat
 
 @contextmanager
 def once_told_to_wait(caplog: pytest.LogCaptureFixture, then: Callable[[], object]) -> Iterator[None]:
-    """Within, call `then` as soon as this process has said that it waits."""
+    """Within the block, call `then` as soon as this process logs that it is waiting."""
 
     def watch() -> None:
         deadline_s = time.monotonic() + 60

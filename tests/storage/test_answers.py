@@ -58,7 +58,7 @@ def misbehave(server: RangeServer, num_bad: int | None, **how: Any) -> None:
 @pytest.mark.parametrize("num_more", [1, 64 * GIB])
 def test_a_longer_answer_is_not_read_to_its_end(server: RangeServer, storage: Storage, num_more: int) -> None:
     misbehave(server, None, sends_more_bytes=num_more)
-    with pytest.raises(StorageError, match=r"a\.pcr: the server sends more than the 100 bytes"):
+    with pytest.raises(StorageError, match=r"a\.pcr: the server sends more than the 100 requested bytes"):
         storage.read("a.pcr", 50, 100)
     assert storage.counts().num_retries == 0
     assert server.num_body_bytes < 64 * 2**20, "what lies in the sockets' buffers"
@@ -66,7 +66,9 @@ def test_a_longer_answer_is_not_read_to_its_end(server: RangeServer, storage: St
 
 def test_endless_chunks_are_not_read_to_their_end(server: RangeServer, storage: Storage) -> None:
     misbehave(server, None, is_chunked=True, sends_more_bytes=64 * GIB)
-    with pytest.raises(StorageError, match=r"a\.pcr: the server (sends more than the 100|does not tell its)"):
+    with pytest.raises(
+        StorageError, match=r"a\.pcr: the server (sends more than the 100|does not state its)"
+    ):
         storage.read("a.pcr", 50, 100)
     assert storage.counts().num_retries == 0
     assert server.num_body_bytes < 64 * 2**20
@@ -84,7 +86,9 @@ def test_nothing_compressed_is_asked_for_or_taken(server: RangeServer, storage: 
 
 def test_other_bytes_than_those_asked_for_are_not_taken(server: RangeServer, storage: Storage) -> None:
     misbehave(server, None, other_range=7)
-    with pytest.raises(StorageError, match=r"a\.pcr: the server answers with other bytes than it was asked"):
+    with pytest.raises(
+        StorageError, match=r"a\.pcr: the server sent a different range from the one requested"
+    ):
         storage.read("a.pcr", 50, 100)
     assert len(server.requests) == 1
 
@@ -104,11 +108,11 @@ def test_a_web_page_is_called_one(
 ) -> None:
     misbehave(server, None, **how)
     if str(storage).startswith("s3") and how:
-        wanted = "ignores range requests|does not tell its size"
+        wanted = "ignores range requests|does not state its size"
     elif page == "page.pcr" and how and isinstance(storage, FsspecStorage):
         wanted = "ignores range requests"  # it does not say that it is one, and nothing of it was read
     else:
-        wanted = "a web page and no record: a login page, or one"
+        wanted = r"a web page instead of a record\. It may be a login page"
     with pytest.raises(StorageError, match=wanted):
         storage.read(page, 0, 100)
     assert storage.counts().num_retries == 0
@@ -116,7 +120,7 @@ def test_a_web_page_is_called_one(
 
 def test_a_circle_of_redirects_ends_after_ten(server: RangeServer, storage: Storage) -> None:
     misbehave(server, None, status=302, headers={"Location": "/bucket/a.pcr"})
-    with pytest.raises(StorageError, match=r"redirects more than ten times, perhaps in a circle"):
+    with pytest.raises(StorageError, match=r"redirects more than ten times, perhaps in a loop"):
         storage.read("a.pcr", 0, 10)
     assert 10 <= len(server.requests) <= 11
     assert storage.counts().num_retries == 0
@@ -134,7 +138,7 @@ def test_a_server_says_how_long_to_wait(server: RangeServer, storage: Storage) -
 def test_who_asks_for_more_than_our_patience_is_not_waited_for(server: RangeServer, storage: Storage) -> None:
     misbehave(server, None, status=429, headers={"Retry-After": "3600"})
     started_s = time.monotonic()
-    with pytest.raises(StorageError, match=r"429.*tried 1 times.*asks to come back in 3600 s"):
+    with pytest.raises(StorageError, match=r"429.*tried 1 times.*asks to wait 3600 s"):
         storage.read("a.pcr", 0, 10)
     assert time.monotonic() - started_s < 30
     assert [method for method, *_ in server.requests].count("GET") == 1
@@ -146,7 +150,7 @@ def test_threads_that_are_refused_together_look_once_how_long_to_wait(server: Ra
     misbehave(server, None, status=503, headers={"Retry-After": "3600"})
 
     def read() -> None:
-        with pytest.raises(StorageError, match="asks to come back in"):
+        with pytest.raises(StorageError, match="The server asks to wait"):
             storage.read("a.pcr", 0, 10)
 
     threads = [threading.Thread(target=read) for _ in range(8)]
@@ -193,7 +197,7 @@ def test_missing_and_refused_are_told_apart(server: RangeServer, storage: Storag
     for status in (401, 403):
         misbehave(server, None, status=status)
         for attempt in (lambda: storage.read("a.pcr", 0, 10), lambda: storage.size("a.pcr")):
-            with pytest.raises(RefusedError, match=f"refuses it .{status}.*in the environment"):
+            with pytest.raises(RefusedError, match=f"refuses access .{status}.*in the environment"):
                 attempt()
 
 
@@ -211,7 +215,7 @@ def test_a_body_may_come_in_any_parts() -> None:
     for part in (b"ab", b"", memoryview(b"cde")):
         body.add(part)
     assert body.whole(at_start=True) == b"abcde"
-    with pytest.raises(StorageError, match="more than the 5 bytes"):
+    with pytest.raises(StorageError, match="more than the 5 requested bytes"):
         body.add(b"f")
     page = Body("here", 50)
     page.add(b"  <HTML>")

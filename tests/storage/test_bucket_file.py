@@ -136,6 +136,6 @@ def test_what_is_put_in_a_throttle_s_place_is_not_opened(
     else:
         path.touch()
         monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
-    with pytest.raises(StorageError, match="no throttle can be opened at"):
+    with pytest.raises(StorageError, match="cannot open a throttle at"):
         Throttle.create(StorageConfig(name="slow", bandwidth_mib_per_s=1), path)
     assert victim.read_bytes() == b"a file of mine"

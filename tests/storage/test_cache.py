@@ -113,7 +113,7 @@ def test_what_a_crash_leaves_behind_does_no_harm(
     assert reopened.num_bytes == 492
     with caplog.at_level(logging.WARNING, "pcr_exp"):
         assert CachedStorage(records, reopened).read("a.pcr", 0, 1000) == CONTENT[:1000]
-    assert "is damaged, and is read anew" in caplog.text
+    assert "is damaged, so its bytes are read from storage again" in caplog.text
     assert reopened.get("a.pcr") == CONTENT[:1000]
     assert reopened.num_bytes == 1000
 
@@ -136,7 +136,7 @@ def test_a_disk_that_refuses_costs_reads_alone(tmp_path: Path, caplog: pytest.Lo
     cache = DiskCache(tmp_path / "cache", 10_000)
     (tmp_path / "cache" / CACHE_FOLDER / "deep").write_text("a file where a folder is wanted")
     cache.put("deep/a.pcr", b"abc")
-    assert "keeps nothing more" in caplog.text
+    assert "cannot store more" in caplog.text
     assert cache.get("deep/a.pcr") == b""
     with pytest.raises(StorageError, match="cannot be written"):
         DiskCache(tmp_path / "cache" / CACHE_FOLDER / "deep" / "deeper", 1)
@@ -201,7 +201,7 @@ def test_what_is_no_file_of_the_cache_s_stays_in_its_folder_too(
     assert CachedStorage(records, cache).read("c.pcr", 0, 1000) == CONTENT[:1000]
     assert cache.get("c.pcr") == CONTENT[:1000]
     assert victim.read_text() == "a file of mine", "no link is followed"
-    assert "keeps nothing more" in caplog.text and "cannot forget" in caplog.text
+    assert "cannot store more" in caplog.text and "cannot remove" in caplog.text
 
 
 @pytest.mark.parametrize("what", ["a file in it", "a file", "a link", "another tag", "a folder as lock"])
@@ -221,10 +221,10 @@ def test_what_is_no_cache_is_refused_and_stays(tmp_path: Path, what: str) -> Non
         (own / (CACHE_TAG if what == "another tag" else "work")).write_text("work")
     before = sorted(tmp_path.rglob("*"))
     wanted = {
-        "a file in it": "is no cache of this program's .* Move it away, or name another folder as storage",
-        "another tag": "is no cache of this program's",
-        "a file": "is no folder: it is left alone",
-        "a link": "is a symbolic link: it is left alone",
+        "a file in it": "is no cache of pcr-exp .* Move it away, or name another folder as storage",
+        "another tag": "is no cache of pcr-exp",
+        "a file": "is not a folder, so it is not used",
+        "a link": "is a symbolic link, so it is not used",
         "a folder as lock": "lock cannot be written: Is a directory",
     }
     with pytest.raises(StorageError, match=wanted[what]):
@@ -242,12 +242,12 @@ def test_an_empty_folder_of_that_name_becomes_the_cache(tmp_path: Path) -> None:
 def test_a_cache_that_others_can_write_to_is_refused(tmp_path: Path) -> None:
     DiskCache(tmp_path, 10)
     tmp_path.chmod(0o777)
-    with pytest.raises(StorageError, match=r"can be written to by other users.*`chmod go-w"):
+    with pytest.raises(StorageError, match=r"is writable by other users.*`chmod go-w"):
         DiskCache(tmp_path, 10)
     tmp_path.chmod(0o1777)  # as /tmp: nobody can put another folder in its place
     DiskCache(tmp_path, 10)
     (tmp_path / CACHE_FOLDER).chmod(0o770)
-    with pytest.raises(StorageError, match=rf"{CACHE_FOLDER} can be written to by other users"):
+    with pytest.raises(StorageError, match=rf"{CACHE_FOLDER} is writable by other users"):
         DiskCache(tmp_path, 10)
 
 

@@ -70,5 +70,7 @@ def test_changes_that_cannot_be_are_refused_by_their_key(changes: str, message: 
 
 
 def test_shares_need_something_to_be_shares_of() -> None:
-    with pytest.raises(ConfigError, match=r"storage.bandwidth_mib_per_s=None: wanted a rate, of which"):
+    with pytest.raises(
+        ConfigError, match=r"storage.bandwidth_mib_per_s=None: wanted a rate, because storage.shares"
+    ):
         composed("storage=halving", "storage.bandwidth_mib_per_s=null")

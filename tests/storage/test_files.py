@@ -87,7 +87,7 @@ def test_errors_of_a_driver_name_the_file(tmp_path: Path, monkeypatch: pytest.Mo
     with pytest.raises(StorageError, match=r"a\.pcr cannot be read: RuntimeError: 503 slow down"):
         storage.read("a.pcr", 0, 10)
     monkeypatch.setattr(storage._filesystem, "size", lambda _: None)
-    with pytest.raises(StorageError, match="does not tell its size"):
+    with pytest.raises(StorageError, match="does not state its size"):
         storage.size("a.pcr")
 
 

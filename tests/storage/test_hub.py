@@ -80,7 +80,7 @@ def test_what_lasts_is_told_once(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> N
     assert storage.size_or_none("pets/no.pcr") is None
     hub.faults.extend(["403"])
     with pytest.raises(
-        RefusedError, match=r"the server refuses it \(403 .*HF_TOKEN, or log in with `hf auth"
+        RefusedError, match=r"the server refuses access \(403 .*HF_TOKEN, or log in with `hf auth"
     ):
         storage.read("pets/train/a b.pcr", 0, 1)
     assert storage.counts().num_retries == 0
@@ -89,13 +89,13 @@ def test_what_lasts_is_told_once(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> N
     with pytest.raises(StorageError, match=r"status 503.* It was tried 2 times"):
         storage.read("pets/train/a b.pcr", 0, 1)
     hub.stop()
-    with pytest.raises(StorageError, match=r"nobody listens there \(connection refused\)"):
+    with pytest.raises(StorageError, match=r"nothing listens there \(connection refused\)"):
         storage.read("pets/train/a b.pcr", 0, 1)
 
 
 def test_answers_that_are_no_ranges_are_refused(hub: Hub) -> None:
     for answers, message in (
-        ("other range", "answers with other bytes than it was asked for"),
+        ("other range", "sent a different range from the one requested"),
         ("whole", "ignores range requests"),
         ("page", "answers with a web page"),
     ):
@@ -144,13 +144,19 @@ def test_writes_are_gathered_into_commits_and_replace_nothing_unasked(
     assert hub.commits[1:] == [["pets/a.csv", "-pets/b.csv"]] and storage.read("a.csv", 0, 9) == b"3"
     storage.remove("a.csv")
     assert storage.write("a.csv", b"5"), "in place of one that is about to be removed"
+    assert not storage.write("a.csv", b"6"), "what was collected counts, though the Hub has other bytes"
+    assert storage.write("a.csv", b"5") and storage.write("new.csv", b"7")
+    storage.remove("new.csv")
     monkeypatch.setattr("pcr_exp.storage.hub._COMMIT_FILES", 2)
     assert storage.write("d.csv", b"6")
     assert hub.commits[2:] == [["pets/a.csv", "pets/d.csv"]], "as many as a commit should have"
     monkeypatch.setenv("HF_TOKEN", "hf_of_another")
     storage.write("e.csv", b"7")
-    with pytest.raises(StorageError, match="the server refuses it"):
+    with pytest.raises(StorageError, match="the server refuses access"):
         storage.flush()
+    monkeypatch.setenv("HF_TOKEN", TOKEN)
+    storage.flush()
+    assert hub.commits[3:] == [["pets/e.csv"]], "a commit that failed loses nothing"
 
 
 @pytest.mark.usefixtures("hub")
@@ -188,7 +194,7 @@ def test_addresses_and_clients(monkeypatch: pytest.MonkeyPatch) -> None:
             HubStorage(address)
     with pytest.raises(StorageError, match=r"storage_options=\{'token': 1\}: wanted none for hf://"):
         open_remote(DATASET, "auto", {"token": 1})
-    with pytest.raises(StorageError, match="storage_client=obstore knows"):
+    with pytest.raises(StorageError, match="storage_client=obstore supports only"):
         open_remote(DATASET, "obstore")
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(

@@ -66,7 +66,7 @@ def test_a_closed_port_is_told_in_about_a_second(
         open_records(refusing)
     assert time.monotonic() - started_s < 3, "half a second to a whole one between two tries"
     first_line = str(raised.value).splitlines()[0]
-    wanted = rf"{refusing}/(pcr/)?index\.json cannot be read: nobody listens there \(connection refused\)\."
+    wanted = rf"{refusing}/(pcr/)?index\.json cannot be read: nothing listens there \(connection refused\)\."
     assert re.match(rf"{wanted} It was tried 2 times", first_line)
     assert not caplog.records, "nothing comes before the cause"
 
@@ -108,7 +108,7 @@ def test_a_refusal_is_the_cause_and_each_name_is_asked_for_once(
 ) -> None:
     server.status = status
     with pytest.raises(
-        RefusedError, match=rf"^{server.url}/x/.*index\.json: the server refuses it .{status}"
+        RefusedError, match=rf"^{server.url}/x/.*index\.json: the server refuses access .{status}"
     ):
         open_records(f"{server.url}/x")
     asked = [(method, path) for method, path, _ in server.requests]
@@ -134,7 +134,7 @@ def test_who_has_no_credentials_is_told_how_to_give_them(
         pcr_exp.open("s3://bucket/x")
     first_line = str(raised.value).splitlines()[0]
     assert re.match(
-        r"s3://bucket/x/pcr/index\.json cannot be read: there are no credentials, .*"
+        r"s3://bucket/x/pcr/index\.json cannot be read: no credentials were found, .*"
         r"AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY.*AWS_SKIP_SIGNATURE=true",
         first_line,
     )
@@ -160,7 +160,7 @@ def test_a_client_that_looks_for_credentials_in_a_cloud_has_none(
 
     error = GenericError(f"Generic error: Error performing {text}\n\nDebug source: ...")
     assert re.match(
-        rf"{address} cannot be read: there are no cred.*{variable}", str(explained(address, error))
+        rf"{address} cannot be read: no credentials were found.*{variable}", str(explained(address, error))
     )
     assert is_refusal(error) and not is_refusal(GenericError("Error performing GET http://h/a: HTTP error"))
 

@@ -106,8 +106,8 @@ def test_a_size_is_asked_for_again_too(server: RangeServer, storage: FsspecStora
     ("status", "words"),
     [
         (400, "400"),
-        (401, r"the server refuses it \(401 Unauthorized: .*environment: PCR_EXP_HTTP_AUTHORIZATION"),
-        (403, r"the server refuses it \(403 Forbidden\)\. Check the address"),
+        (401, r"the server refuses access \(401 Unauthorized: .*environment: PCR_EXP_HTTP_AUTHORIZATION"),
+        (403, r"the server refuses access \(403 Forbidden\)\. Check the address"),
         (404, None),
         (410, "410"),
         (501, "501"),
@@ -138,7 +138,7 @@ def test_a_name_that_nobody_knows_is_told_at_once(
         raise aiohttp.ClientConnectorError(SimpleNamespace(host="nowhere", port=80, ssl=True), unknown)
 
     monkeypatch.setattr(aiohttp.TCPConnector, "connect", connect)
-    with pytest.raises(StorageError, match=r"nobody knows a server of this name \(DNS\)\. Check the address"):
+    with pytest.raises(StorageError, match=r"its server name does not resolve \(DNS\)\. Check the address"):
         storage.read("a.pcr", 0, 10)
     assert len(calls) == 1
 
@@ -169,7 +169,7 @@ def test_who_asks_for_more_than_our_patience_is_not_waited_for(
 ) -> None:
     misbehave(server, None, status=503, headers={"Retry-After": "3600"})
     started_s = time.monotonic()
-    with pytest.raises(StorageError, match=r"503.*asks to come back in 3600 s"):
+    with pytest.raises(StorageError, match=r"503.*asks to wait 3600 s"):
         storage.read("a.pcr", 0, 10)
     assert time.monotonic() - started_s < 30
     assert len(server.requests) == 1
@@ -190,7 +190,10 @@ def test_retry_after_is_a_number_or_a_date() -> None:
 
 
 def test_a_web_page_is_called_one(server: RangeServer, storage: FsspecStorage) -> None:
-    page = rf"{server.url}/login\.html: the server answers with a web page and no record: a login page"
+    page = (
+        rf"{server.url}/login\.html: the server answers with a web page instead of a record\. "
+        "It may be a login page"
+    )
     with pytest.raises(StorageError, match=page):
         storage.read("login.html", 0, 10)
     misbehave(server, None, knows_ranges=False)
@@ -203,7 +206,9 @@ def test_a_web_page_is_called_one(server: RangeServer, storage: FsspecStorage) -
 
 def test_a_login_page_that_one_is_sent_on_to_is_named(server: RangeServer, storage: FsspecStorage) -> None:
     misbehave(server, 1, status=302, headers={"Location": "/login.html"})
-    with pytest.raises(StorageError, match=rf"{server.url}/a\.pcr: .*sent on to {server.url}/login\.html"):
+    with pytest.raises(
+        StorageError, match=rf"{server.url}/a\.pcr: .*after a redirect to {server.url}/login\.html"
+    ):
         storage.read("a.pcr", 0, 10)
 
 
@@ -266,6 +271,8 @@ def test_bytes_that_were_flipped_on_their_way_are_read_once_more(
     assert len(server.requests) == 2
     assert "It is read once more" in caplog.text
     misbehave(server, None, flips=True)
-    with pytest.raises(RecordError, match=rf"It was read twice from {server.url}, and was wrong both times"):
+    with pytest.raises(
+        RecordError, match=rf"It was read twice from {server.url}, and was damaged both times"
+    ):
         records.read_prefix(0, 6)
     assert len(server.requests) == 4

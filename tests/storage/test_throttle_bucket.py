@@ -69,7 +69,7 @@ def test_limits_are_told_in_the_units_of_the_settings(tmp_path: Path) -> None:
 
 
 def test_files_that_are_no_bucket_are_refused_and_kept(tmp_path: Path) -> None:
-    with pytest.raises(StorageError, match="no throttle can be opened"):
+    with pytest.raises(StorageError, match="cannot open a throttle"):
         Throttle.open(tmp_path / "missing")
     for content in (b"a user's file", b"x" * 72):
         path = tmp_path / "other"

@@ -37,7 +37,7 @@ def in_its_place(path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None
     if kind == "a symbolic link":
         (path.parent / "theirs").mkdir(mode=0o700)
         path.symlink_to(path.parent / "theirs")
-    elif kind == "no folder":
+    elif kind == "not a folder":
         path.write_text("a file")
     elif kind == "by other users":
         path.mkdir()
@@ -52,7 +52,7 @@ def in_its_place(path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None
             path.rename(path.with_name(f"pcr-exp-{uid + 1}"))
 
 
-KINDS = ["a symbolic link", "no folder", "by other users", "belongs to another user"]
+KINDS = ["a symbolic link", "not a folder", "by other users", "belongs to another user"]
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -35,9 +35,9 @@ class _Behind(EchoStage):
         """
         if len(inputs.slots) > 1:
             raise ConfigError(
-                f"echo={config.name} with {len(inputs.slots)} batches of this process in a global batch: it "
-                "repeats what has been decoded, of one stream of batches per process. Start as many "
-                "processes as a global batch has batches, raise training.batch_size, or use "
+                f"echo={config.name} does not work with {len(inputs.slots)} batches per process in a global "
+                "batch: it repeats decoded batches, and needs one stream of batches per process. Start one "
+                "process per batch of the global batch, raise training.batch_size, or use "
                 "echo=example_before."
             )
         super().__init__(config, inputs, num_items=num_items)

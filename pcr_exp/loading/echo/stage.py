@@ -98,8 +98,9 @@ class EchoStage(Stage):
         """Items after echoing, per epoch and micro-batch index."""
         if config.buffer > self.num_uses:
             raise ConfigError(
-                f"echo.buffer={config.buffer}: wanted at most {self.num_uses}, the samples of an epoch ("
-                f"{inputs.num_samples} fresh ones x echo.factor={config.factor:g}); it is emptied at its end."
+                f"echo.buffer={config.buffer}: wanted at most {self.num_uses}, the samples of an epoch "
+                f"({inputs.num_samples} fresh ones x echo.factor={config.factor:g}); the buffer is emptied "
+                "at the end of an epoch."
             )
         self._config = config
         self._slots = inputs.slots

@@ -99,8 +99,8 @@ class Lane:
             self._told_still_cached = True
             path, reason = next(iter(kept.items()))
             log.warning(
-                "%s: %d of its %d files stayed in the page cache though cold_cache=true, the first of them "
-                "%s: %s. Rows say how much in cached_share.",
+                "%s: %d of its %d files stayed in the page cache despite cold_cache=true, the first of them "
+                "%s: %s. The column cached_share of the rows shows how much.",
                 job.loader,
                 len(kept),
                 len(self._files),

@@ -82,7 +82,7 @@ def measure(peer: Peer, folder: Path, job: Job, epoch_images: int) -> Measuremen
         now_s = time.perf_counter()
     raise LoaderError(
         f"{job.loader} gave {num_images} images from {folder}, in {stream.num_epochs} epochs of "
-        f"{epoch_images}: wanted more than {end}, to count those before."
+        f"{epoch_images}: wanted more than {end}, because the next batch ends the measurement."
     )
 
 
@@ -120,5 +120,5 @@ def check(images: Images, job: Job) -> None:
     if shape not in ((size, size, 3), (3, size, size)) or "uint8" not in kind:
         raise LoaderError(
             f"{job.loader} gave a batch of {shape}, {kind}; wanted uint8 of {size} x {size} pixels in 3 "
-            "colours: else it does not do the same work."
+            "colours, so that all loaders do the same work."
         )

@@ -65,8 +65,8 @@ def score(
     """
     if headline not in _SCORES:
         raise ConfigError(
-            f"task: its headline is {headline!r}; wanted one of {', '.join(_SCORES)}, as tasks "
-            "classification, balanced, auc, multilabel and regression have."
+            f"task: its primary metric is {headline!r}; wanted one of {', '.join(_SCORES)}, the metrics of "
+            "the tasks classification, balanced, auc, multilabel and regression."
         )
     return _SCORES[headline](classes, outputs, labels, weights)
 

@@ -116,8 +116,8 @@ class Backbone:
         heads = [name for name, module in model.named_modules() if isinstance(module, nn.Linear)]
         if not heads:
             raise ConfigError(
-                f"model: {type(model).__name__} has no linear layer, before which features could be taken. "
-                "Choose a network that ends in one, such as model=efficientnet_lite0."
+                f"model: {type(model).__name__} has no linear layer; features are the inputs of the last "
+                "one. Choose a network that ends in one, such as model=efficientnet_lite0."
             )
         parent, _, head = heads[-1].rpartition(".")
         setattr(model.get_submodule(parent), head, nn.Identity())

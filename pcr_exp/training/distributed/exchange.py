@@ -180,7 +180,7 @@ class Wire:
 
 
 def _finish(work: dist.Work | None) -> None:
-    assert work is not None, "a rank of another process group was asked"
+    assert work is not None, "the rank is not in this process group"
     work.wait()
 
 

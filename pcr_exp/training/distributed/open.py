@@ -31,20 +31,20 @@ def check_exchange(
         if gradients != GradientsConfig() and num_slots != world_size:
             raise ConfigError(
                 f"gradients={gradients.name} (mode {gradients.mode}) with {num_slots // world_size} batches "
-                "of each process in a global batch: what a codec leaves out depends on how many send. "
-                f"Start {num_slots} processes, leave training.global_batch_size out, or use gradients=none."
+                "per process in a global batch: what a codec leaves out depends on the number of senders. "
+                f"Start {num_slots} processes, leave out training.global_batch_size, or use gradients=none."
             )
         return
     start = "start several: torchrun --nproc-per-node 2 -m experiments.train ..."
     if gradients != GradientsConfig():
         raise ConfigError(
             f"gradients={gradients.name} (mode {gradients.mode}): it compresses what processes send each "
-            f"other, and this is one process. Use gradients=none, or {start}"
+            f"other, but there is only one process. Use gradients=none, or {start}"
         )
     if network != NetworkConfig():
         raise ConfigError(
-            f"network={network.name}: it slows down what processes send each other, and this is one process. "
-            f"Use network=unlimited, or {start}"
+            f"network={network.name}: it slows down what processes send each other, but there is only one "
+            f"process. Use network=unlimited, or {start}"
         )
 
 

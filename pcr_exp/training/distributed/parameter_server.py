@@ -139,7 +139,7 @@ class ServerExchange(WireExchange):
         gradient = self._parameters[name].grad
         if gradient is None:
             raise ConfigError(
-                f"gradients.mode=server: the model's parameter {name} gets no gradient. Wanted a model of "
-                "which every parameter takes part in the loss; use gradients.mode=ddp, or another model."
+                f"gradients.mode=server: the model's parameter {name} gets no gradient. Wanted a model whose "
+                "parameters all contribute to the loss. Use gradients.mode=ddp, or another model."
             )
         return gradient

@@ -103,7 +103,7 @@ def join_processes(world_size: int) -> Processes:
     started = int(os.environ.get("WORLD_SIZE", "1"))
     if started != world_size:
         raise ConfigError(
-            f"world_size={world_size}, but {started} process(es) were started. Leave the key out, and start "
+            f"world_size={world_size}, but {started} process(es) were started. Leave out the key, and start "
             f"with: torchrun --nproc-per-node {world_size} -m experiments.train ..."
         )
     if world_size == 1:
@@ -161,8 +161,8 @@ def named_process_death(processes: Processes) -> Iterator[None]:
         if not any(sign in str(error) for sign in _SIGNS_OF_DEATH):
             raise
         raise RunError(
-            f"{ended_ranks(processes)} of this run has ended, or cannot be reached any more. Its own "
-            "messages say why; the same command goes on from the last checkpoint. "
+            f"{ended_ranks(processes)} of this run has ended, or can no longer be reached. Its own messages "
+            "say why. Run the same command again to continue from the last checkpoint. "
             f"({str(error).splitlines()[0]})"
         ) from error
 
@@ -201,8 +201,8 @@ def _meet(backend: str) -> None:
     except RuntimeError as error:
         seconds = _START_TIMEOUT.total_seconds()
         raise RunError(
-            f"not all of the {world_size} processes of this run came within {seconds:g} s. Start them "
-            "together, with torchrun, and look at the messages of those that ended."
+            f"not all {world_size} processes of this run started within {seconds:g} s. Start them together "
+            "with torchrun, and read the messages of those that ended."
         ) from error
     dist.init_process_group(backend, store=store, rank=rank, world_size=world_size, timeout=_WORK_TIMEOUT)
 

@@ -13,7 +13,7 @@ class RoundedConfig(GradientsConfig):
 
 
 class Rounded:
-    """Whole numbers of a step, 16 bits each."""
+    """Gradient codec that stores values as 16-bit multiples of a step."""
 
     feedback = True
 

@@ -14,7 +14,7 @@ class StripesConfig(OwnSplitConfig):
 
 @register("dataset", "stripes", StripesConfig)
 def read(config: StripesConfig) -> Dataset:
-    """Files such as wide_01.jpg: the class comes before the separator."""
+    """Read files such as wide_01.jpg: the class comes before the separator."""
     seen = SeenFiles()
     classes = ["narrow", "wide"]
     samples = [

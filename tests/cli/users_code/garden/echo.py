@@ -19,7 +19,7 @@ class ThereAndBackConfig(EchoConfig):
 
 @register("echo", "there_and_back", ThereAndBackConfig)
 class ThereAndBack(Stage):
-    """An epoch in its order, and then so many times the other way round."""
+    """Stage that follows an epoch with `times` repeats of it in reverse order."""
 
     def __init__(self, config: ThereAndBackConfig, inputs: StageInputs) -> None:
         super().__init__(inputs)

@@ -10,7 +10,7 @@ from pcr_exp.images.decoded import DecodedImage
 
 
 class TwoSizes(WholeJpeg):
-    """A thumbnail of 16 x 16 raw pixels is group 1, the whole file is group 2."""
+    """Codec whose group 1 is a thumbnail of 16 x 16 raw pixels, and group 2 the whole file."""
 
     name = "two-sizes"
     num_groups = 2

@@ -13,7 +13,7 @@ class HalvesConfig(ActivationsConfig):
 
 
 class Halves:
-    """Every value rounded to 16 bits; the small ones exactly."""
+    """Activation codec that rounds values to 16 bits, except for small ones, which stay exact."""
 
     def __init__(self, at_least: float) -> None:
         self.at_least = at_least

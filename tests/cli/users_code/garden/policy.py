@@ -11,7 +11,7 @@ class AlternatingConfig(CandidatesConfig):
 
 
 class Alternating(OneGroup):
-    """The candidates in turn, another one every so many records."""
+    """Scan policy that takes the candidates in turn, changing after every `every` records."""
 
     def __init__(self, group: int, candidates: list[int], every: int) -> None:
         super().__init__(group, candidates)

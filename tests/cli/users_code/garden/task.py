@@ -13,7 +13,7 @@ class DoubtConfig(TaskConfig):
 
 @register("task", "doubt", DoubtConfig)
 class Doubt(Classification):
-    """Classes as always, but judged by how seldom the model is wrong, and with a smaller loss."""
+    """Classification with a scaled loss, and with how seldom the model is wrong as its metric."""
 
     headline = Headline("seldom_wrong", "share of images not mistaken")
 
