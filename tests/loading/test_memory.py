@@ -116,7 +116,7 @@ def test_the_bound_is_the_records_in_use_and_ahead_times_the_largest_prefix(
 
 
 def test_a_process_of_eight_lanes_holds_no_more_than_two_windows_of_four_did() -> None:
-    """All records but one have the same size, as encoders write them. Two windows and 4 ahead held 12."""
+    """With all records but one of one size, as by encoders, 9 are held; two windows held (2 x 4) + 4."""
     for num_records in (100, 1000):
         assert num_held([64] * num_records + [13], 8, 1) == 9
     assert num_held([64] * 100, 2, 1) == 3, "of four processes, each holds its lanes'"

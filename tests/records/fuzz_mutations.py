@@ -10,7 +10,7 @@ from pcr_exp.images.jpeg import segments
 
 
 def mutate_bytes(data: bytes, rng: Random, other: bytes = b"") -> bytes:
-    """Damage data one to four times: flip, overwrite, cut, insert, remove, repeat, splice with another file."""
+    """Damage data one to four times: flip, overwrite, cut, insert, remove, repeat, splice with `other`."""
     for _ in range(rng.choice([1, 1, 1, 2, 4])):
         data = _mutate_once(data, rng, other)
     return data

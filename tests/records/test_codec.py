@@ -29,7 +29,7 @@ NUM_IMAGES = 5
 
 
 class BitPlanes:
-    """Stores PNG files as raw pixels: group 1 has the size and the highest four bits, groups 2 and 3 two each."""
+    """Stores PNG files as raw pixels: group 1 has size and highest four bits, groups 2 and 3 two each."""
 
     masks = (0xF0, 0x0C, 0x03)
 

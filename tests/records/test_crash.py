@@ -174,7 +174,7 @@ def test_a_full_disk_leaves_nothing_half_written(
 
 
 def _check_leftovers(folder: Path, finished: dict[str, bytes]) -> None:
-    """Check that there are no temporary files and no index of `pcr`, and that every record present is whole."""
+    """Check that there is no temporary file and no index of `pcr`, and that all records are whole."""
     for name, content in read_tree(folder).items():
         assert not name.endswith(".tmp")
         if name.endswith(".pcr"):

@@ -83,7 +83,7 @@ def test_a_group_that_a_baseline_lacks() -> None:
 
 @pytest.mark.alone
 def test_opening_an_index_takes_time_in_proportion_to_its_records() -> None:
-    """ImageNet has 1,251 records, which every process opens. Ten times as many take about ten times as long."""
+    """ImageNet has 1,251, which every process opens. Ten times as many take about ten times as long."""
 
     def seconds(data: bytes) -> float:
         start = time.perf_counter()

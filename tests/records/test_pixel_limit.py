@@ -82,7 +82,7 @@ def test_the_same_number_decides_at_both_ends(kind: str, tmp_path: Path) -> None
 
 
 def test_a_second_frame_header_is_not_believed() -> None:
-    """Pillow uses the last one: after a small frame header, a large one would make it allocate a large image."""
+    """Pillow uses the last frame header, so a large one after a small one would make it allocate too much."""
     jpeg = CASES["cmyk"]
     at = jpeg.index(b"\xff\xc0")
     length = 2 + int.from_bytes(jpeg[at + 2 : at + 4], "big")

@@ -64,7 +64,7 @@ def test_a_file_that_is_shorter_than_its_index_says_is_told_before_training(spli
     ):
         pcr_exp.open(split)
     record.unlink()
-    with pytest.raises(RecordError, match=r"record-000001\.pcr does not exist, and the index"):
+    with pytest.raises(RecordError, match=r"record-000001\.pcr does not exist, but the index"):
         pcr_exp.open(split)
 
 

@@ -69,7 +69,7 @@ def test_other_machines_keep_what_they_keep(
     data = open_data(config)
     config.records.root = f"file://{on_disk}"
     assert settle_page_cache(config, data) is None
-    assert f"nothing was dropped, records.root=file://{on_disk} is not a local folder" in caplog.text
+    assert f"nothing was dropped, because records.root=file://{on_disk} is not a local folder" in caplog.text
     assert all(page_cache.resident_share(path) == 1.0 for path in on_disk.rglob("train/pcr/*.pcr"))
 
 

@@ -1,4 +1,4 @@
-"""Azurite, Microsoft's emulator of Azure's blobs, with one container: `npm install -g azurite`."""
+"""Azurite, Microsoft's emulator of Azure Blob Storage, with one container: `npm install -g azurite`."""
 
 import base64
 import hashlib
@@ -18,13 +18,13 @@ import pytest
 CONTAINER = "container"
 ACCOUNT = "devstoreaccount1"
 KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
-"""The same for everybody: it is in Azurite's documentation."""
+"""The public key from Azurite's documentation."""
 _PATIENCE_S = 60
 
 
 @contextmanager
 def azurite(workplace: Path) -> Iterator[dict[str, str]]:
-    """The environment that a client is to have, for as long as the block lasts; its log is in `workplace`."""
+    """Run the server within the block; yield a client's environment variables. Its log is in `workplace`."""
     program = shutil.which("azurite-blob")
     if program is None:
         pytest.skip("Azurite is not installed: npm install -g azurite")
@@ -48,7 +48,7 @@ def azurite(workplace: Path) -> Iterator[dict[str, str]]:
 
 
 def _make_container(port: int) -> None:
-    """By a request of our own, signed with the account's key: clients of objects make no containers."""
+    """Send our own request, signed with the account's key, because object clients cannot make containers."""
     date = formatdate(usegmt=True)
     headers = f"x-ms-date:{date}\nx-ms-version:2021-08-06"
     resource = f"/{ACCOUNT}/{ACCOUNT}/{CONTAINER}\nrestype:container"

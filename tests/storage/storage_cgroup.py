@@ -1,4 +1,4 @@
-"""A disk that the kernel makes slow, for the processes of one control group."""
+"""A disk that the kernel slows down for the processes of one control group."""
 
 import os
 from collections.abc import Iterator
@@ -11,20 +11,20 @@ _BLKIO = Path("/sys/fs/cgroup/blkio")
 
 
 def disk_of(path: Path) -> str:
-    """`major:minor` of the whole disk that a file lies on; skips if there is none."""
+    """Return `major:minor` of the whole disk that holds a file; skip if there is none."""
     device = path.stat().st_dev
     name = f"{os.major(device)}:{os.minor(device)}"
     entry = Path("/sys/dev/block", name)
     if not entry.exists():
         pytest.skip(f"{path} lies on no block device (device {name}): give pytest a --basetemp on a disk")
-    if (entry / "partition").exists():  # limits are set on disks
+    if (entry / "partition").exists():  # limits apply to whole disks
         return (entry.resolve().parent / "dev").read_text().strip()
     return name
 
 
 @contextmanager
 def read_limit(disk: str, bytes_per_s: int) -> Iterator[Path]:
-    """The folder of a control group whose reads of a disk are limited; it must be empty again at the end."""
+    """Yield the folder of a control group whose disk reads are limited; it must be empty again at the end."""
     if os.geteuid() != 0:
         pytest.skip("not root: the kernel lets only root limit a disk")
     if not (_BLKIO / "blkio.throttle.read_bps_device").exists():
@@ -39,7 +39,7 @@ def read_limit(disk: str, bytes_per_s: int) -> Iterator[Path]:
 
 
 def bytes_charged(group: Path, disk: str) -> int:
-    """Bytes that the group's processes have made the disk read."""
+    """Return the bytes that the disk has read for the group's processes."""
     for line in (group / "blkio.throttle.io_service_bytes").read_text().splitlines():
         if line.startswith(f"{disk} Read "):
             return int(line.split()[2])

@@ -1,4 +1,4 @@
-"""Two times of the same work, by turns: from something real, and under the throttle."""
+"""Time the same work in turns on something real and under the throttle."""
 
 import os
 import statistics
@@ -19,10 +19,10 @@ def compare(
     ours: Callable[[], float],
     expected: dict[str, float],
 ) -> None:
-    """Alternate the two and compare the medians; printed with all times, since the numbers are the point.
+    """Alternate the two and compare the medians. Print all times, since the numbers are the point.
 
-    With THROTTLE_RESULTS=<folder> in the environment, `file` there gets a row per repeat. `expected` are
-    seconds that arithmetic alone says, for whoever reads the table.
+    With THROTTLE_RESULTS=<folder> in the environment, `file` there gets a row per repeat. `expected` holds
+    seconds from arithmetic alone, for readers of the table.
     """
     rows = []
     for repeat in range(REPEATS):

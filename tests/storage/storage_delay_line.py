@@ -1,7 +1,7 @@
-"""Run as a program: holds every packet from one network namespace to another for a fixed time.
+"""Run as a program: delay every packet from one network namespace to another by a fixed time.
 
-Arguments: the namespace that packets come from, the one that they go to, seconds. In each it makes a TUN
-interface named `delay`; prints `ready` when both are there. Not every kernel has tc's own delay (netem).
+Arguments: the source namespace, the target namespace, and the delay in seconds. It makes a TUN interface
+named `delay` in each, and prints `ready` when both exist. Not every kernel has tc's own delay (netem).
 """
 
 import ctypes
@@ -20,7 +20,7 @@ _MAX_PACKET = 65536
 
 
 def open_tun(namespace: str) -> int:
-    """A new TUN interface in a namespace. Leaves this process in that namespace."""
+    """Open a new TUN interface in a namespace, and leave this process in that namespace."""
     with open(f"/run/netns/{namespace}") as file:  # noqa: PTH123
         if ctypes.CDLL(None, use_errno=True).setns(file.fileno(), _CLONE_NEWNET) != 0:
             raise OSError(ctypes.get_errno(), f"cannot enter the network namespace {namespace}")
@@ -30,7 +30,7 @@ def open_tun(namespace: str) -> int:
 
 
 def carry(source: int, target: int, delay_s: float) -> None:
-    """Move packets, each `delay_s` after it came, until the process is ended."""
+    """Move packets, each `delay_s` after its arrival, until the process is ended."""
     held: deque[tuple[float, bytes]] = deque()
     while True:
         timeout_s = max(0.0, held[0][0] - time.monotonic()) if held else None

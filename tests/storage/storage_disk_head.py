@@ -1,7 +1,7 @@
-"""A disk with one head, simulated event by event: what the throttle's arithmetic is held against.
+"""A disk with one head, simulated event by event, as a reference for the throttle's arithmetic.
 
-It knows nothing of the throttle: there is a clock, a queue at the head, and readers that ask again as soon as
-they have been answered.
+It shares nothing with the throttle. It has a clock, a queue at the head, and readers that send the next
+request as soon as the last is answered.
 """
 
 import heapq
@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 
 @dataclass
 class DiskHead:
-    """Serves one request at a time: the head moves for `seek_s`, then the bytes pass at `bytes_per_s`.
+    """Serves one request at a time: the head seeks for `seek_s`, then transfers bytes at `bytes_per_s`.
 
-    A request reaches the disk `latency_s` after it was made, with any number of others on their way.
+    A request reaches the disk `latency_s` after it was made, however many others are on their way.
     """
 
     bytes_per_s: float
@@ -27,7 +27,7 @@ class DiskHead:
     _num_events: int = 0
 
     def serve(self, sizes_by_reader: Sequence[Sequence[int]]) -> list[list[float]]:
-        """When every request of every reader was answered, in seconds, each reader asking one at a time."""
+        """Return each reader's answer times in seconds. A reader has one request at a time."""
         left = [deque(sizes) for sizes in sizes_by_reader]
         answered: list[list[float]] = [[] for _ in left]
         for reader, sizes in enumerate(left):
@@ -37,7 +37,7 @@ class DiskHead:
             self.now_s, _, what, reader = heapq.heappop(self._events)
             if what == "arrive":
                 self._queue.append(reader)
-            elif what == "found":  # the head is there: the bytes pass
+            elif what == "found":  # the head has arrived: the bytes transfer
                 self._at(self.now_s + left[reader][0] / self.bytes_per_s, "answered", reader)
             else:
                 self._busy = False
@@ -51,6 +51,6 @@ class DiskHead:
         return answered
 
     def _at(self, time_s: float, what: str, reader: int) -> None:
-        # Of events at the same moment, the one that was known first comes first.
+        # Simultaneous events come in the order in which they were scheduled.
         self._num_events += 1
         heapq.heappush(self._events, (time_s, self._num_events, what, reader))

@@ -1,9 +1,10 @@
-"""Run as a program: the loading of training epochs, timed from the first request to the last batch.
+"""Run as a program: load training epochs, timed from the first request to the last batch.
 
-Its argument is a JSON object: `root`, `folder`, `group` and `epochs` say what is read; `bandwidth_mib_per_s`,
-`latency_ms` and `seek_ms` are what the loader is told of the storage, and what our throttle enforces if
-`throttled`; `head` is the address of a simulated disk head, `cgroup` a folder of limits of the kernel to read
-under; `drop` are files to read cold, `besides` files that the process itself reads meanwhile. Prints JSON.
+Its argument is a JSON object. `root`, `folder`, `group` and `epochs` select what is read. The loader gets
+`bandwidth_mib_per_s`, `latency_ms` and `seek_ms` as storage settings, and our throttle enforces them if
+`throttled`. `head` is the address of a simulated disk head, `cgroup` the folder of a control group that
+limits reads. `drop` are files to read cold, `besides` files that the process itself reads meanwhile. Prints
+JSON.
 """
 
 import ctypes
@@ -34,7 +35,7 @@ _ON_FAULT = 4
 
 
 def read_epochs(spec: dict[str, Any]) -> dict[str, Any]:
-    """Seconds, images and bytes of some epochs, which are one stream."""
+    """Return seconds, images and bytes of epochs in one stream, and the files that could not be dropped."""
     keys = ("bandwidth_mib_per_s", "latency_ms", "seek_ms")
     config = StorageConfig(name="validation", **{key: spec[key] for key in keys if key in spec})
     unlimited = StorageConfig(name="unlimited")
@@ -66,18 +67,18 @@ def read_epochs(spec: dict[str, Any]) -> dict[str, Any]:
 
 
 class LimitedStorage(Wrapped):
-    """Threads that read from it are in a control group of the kernel from then on, and no others.
+    """Moves the threads that read from it, and no others, to a control group of the kernel.
 
-    A process reads besides what it is asked for: modules on first use, pages of libraries that had gone. On a
-    disk of 1 MiB/s these were seconds, on some machines and not on others; a whole process in the group is
-    therefore no measure of its records.
+    A process also reads modules on first use, and library pages that were evicted. On a disk of 1 MiB/s this
+    took seconds on some machines and not on others, so limiting a whole process would not measure the
+    reading of records alone.
     """
 
     def __init__(self, inner: Storage) -> None:
         super().__init__(inner)
         self.reads_many = False
         self.tasks: Path | None = None
-        """The group's list of threads; None: nobody is limited yet."""
+        """The group's list of threads; None: no thread is limited yet."""
         self._this_thread = threading.local()
 
     def read(self, path: str, offset: int, length: int) -> bytes:
@@ -104,13 +105,13 @@ def loader_of(
 
 
 def run(loader: RecordLoader, num_epochs: int) -> int:
-    """Images of so many epochs."""
+    """Load the epochs, and return the number of images."""
     with loader:
         return sum(len(batch.labels) for batch in loader.batches(0, 0, num_epochs))
 
 
 def keep_programs_in_memory() -> None:
-    """Keep the pages of libraries that have been used: a disk that is measured must not read them again."""
+    """Lock used library pages in memory, so that a measured disk does not read them again."""
     if ctypes.CDLL(None, use_errno=True).mlockall(_CURRENT | _ON_FAULT) != 0:
         raise OSError(ctypes.get_errno(), "mlockall failed: run it as root")
 

@@ -1,4 +1,4 @@
-"""A proxy in front of an HTTP server that spoils a given share of the answers, each in another way."""
+"""A proxy in front of an HTTP server that spoils a given share of the answers, in each way in turn."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FRAMING = ("transfer-encoding", "content-length", "connection", "keep-alive")
 
 
 class FaultyProxy(ThreadingHTTPServer):
-    """Passes requests on as they are, signatures and all, and counts them."""
+    """Passes requests on unchanged, including signatures, and counts them."""
 
     daemon_threads = True
     request_queue_size = 256
@@ -30,7 +30,7 @@ class FaultyProxy(ThreadingHTTPServer):
         self.behind = urlsplit(endpoint)
         self.share = share
         self.counts: Counter[str] = Counter()
-        """Requests of records, and what was done to some of them, by name."""
+        """Requests for records, and the faults among them, by name."""
         self._random = random.Random(seed)
         self._lock = threading.Lock()
 
@@ -39,10 +39,10 @@ class FaultyProxy(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_address[1]}"
 
     def handle_error(self, *_: object) -> None:
-        """Keep quiet of connections that were reset: that is what this is for."""
+        """Report no reset connections, because they are intended."""
 
     def fault(self, request: str) -> str | None:
-        """What is to be done to a request: nothing to most, and to all that are not for records."""
+        """Return the fault of a request: None for most, and for all that are not for records."""
         if not request.endswith(".pcr"):
             return None
         with self._lock:
@@ -56,7 +56,7 @@ class FaultyProxy(ThreadingHTTPServer):
 
 @contextmanager
 def faulty_proxy(endpoint: str, share: float, seed: int = 0) -> Iterator[FaultyProxy]:
-    """In front of an endpoint, for as long as the block lasts; `share` of the requests for records fail."""
+    """Run a proxy in front of an endpoint within the block; `share` of the requests for records fail."""
     proxy = FaultyProxy(endpoint, share, seed)
     thread = threading.Thread(target=proxy.serve_forever, daemon=True)
     thread.start()

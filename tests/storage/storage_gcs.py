@@ -1,8 +1,8 @@
-"""What Google Cloud Storage's XML API does for objects, in memory: no server of it installs by name.
+"""In-memory server of Google Cloud Storage's XML API for objects, as no such server installs by name.
 
-Written after its reference (cloud.google.com/storage/docs/xml-api): a PUT with the header
-`x-goog-if-generation-match: 0` makes an object where there is none, with a number it replaces that
-generation; else 412. Uploads in parts are S3's. Clients find it by STORAGE_EMULATOR_HOST, as every emulator.
+It follows the reference (cloud.google.com/storage/docs/xml-api). A PUT with `x-goog-if-generation-match: 0`
+creates an object if there is none; with another number it replaces that generation. Otherwise it answers 412.
+Multipart uploads are those of S3. Clients find it by STORAGE_EMULATOR_HOST, like every emulator.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from xml.sax.saxutils import escape
 
 BUCKET = "bucket"
 _PAGE = 3
-"""Objects per answer to a listing, so that a few are several pages."""
+"""Objects per page of a listing, so that a few objects take several pages."""
 _RANGE = re.compile(r"bytes=(\d+)-(\d*)")
 
 
@@ -31,7 +31,7 @@ class _Object(NamedTuple):
 
 
 class _Bucket:
-    """Objects by name, and uploads that are under way."""
+    """Objects by name, and uploads in progress."""
 
     def __init__(self) -> None:
         self.objects: dict[str, _Object] = {}
@@ -40,7 +40,7 @@ class _Bucket:
         self.lock = threading.Lock()
 
     def put(self, name: str, data: bytes, wanted: str | None) -> _Object | None:
-        """The new object; None if what is there is not what is wanted."""
+        """Store and return a new object; return None if the current generation is not `wanted`."""
         with self.lock:
             there = self.objects.get(name)
             if wanted is not None and int(wanted) != (there.generation if there else 0):
@@ -139,7 +139,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def gcs() -> Iterator[str]:
-    """The value of STORAGE_EMULATOR_HOST for as long as the block lasts."""
+    """Run the server within the block, and yield the value for STORAGE_EMULATOR_HOST."""
     handler = type("Handler", (_Handler,), {"bucket": _Bucket()})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=server.serve_forever, daemon=True)

@@ -1,8 +1,8 @@
-"""A disk with one head, in real time: a process of its own that serves any number of others.
+"""A disk with one head, in real time, as a process that serves any number of others.
 
-Run as a program: the address to listen at, MiB/s, milliseconds per seek. It sleeps for a seek and then for
-the bytes, for one request at a time in the order in which they come. The bytes themselves are read by whoever
-asked, meanwhile, as a disk would have brought them into memory meanwhile.
+Run as a program with the address to listen at, MiB/s, and milliseconds per seek. It sleeps for the seek and
+then for the bytes of one request at a time, in order of arrival. Meanwhile the client reads the bytes itself,
+as a disk would have brought them into memory in that time.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ _MIB = 2**20
 
 
 class Head:
-    """One request at a time."""
+    """Serves one request at a time."""
 
     def __init__(self, bytes_per_s: float, seek_s: float) -> None:
         self._bytes_per_s = bytes_per_s
@@ -29,14 +29,14 @@ class Head:
         self._waiting: queue.SimpleQueue[tuple[Connection, int, float]] = queue.SimpleQueue()
 
     def listen(self, connection: Connection) -> None:
-        """Queue what a client asks for, until it hangs up."""
+        """Queue a client's requests until it hangs up."""
         with contextlib.suppress(EOFError, ConnectionError):
             while True:
                 self._waiting.put((connection, connection.recv(), time.perf_counter()))
 
     def work(self) -> None:
-        """Serve what waits, for ever."""
-        clock_s = 0.0  # a disk's own, which no scheduler holds up: it goes on while this thread is not woken
+        """Serve queued requests forever."""
+        clock_s = 0.0  # the disk's own clock, which goes on while the scheduler delays this thread
         while True:
             connection, num_bytes, came_s = self._waiting.get()
             clock_s = max(clock_s, came_s)
@@ -51,7 +51,7 @@ class Head:
 
 
 class HeadStorage(Wrapped):
-    """Another storage, whose reads end when the head has served them. Every thread has its own connection."""
+    """Another storage whose reads end once the head has served them. Every thread has its own connection."""
 
     def __init__(self, inner: Storage, address: str) -> None:
         super().__init__(inner)
@@ -71,7 +71,7 @@ class HeadStorage(Wrapped):
 
 @contextlib.contextmanager
 def head_device(workplace: Path, mib_per_s: float, seek_ms: float) -> Iterator[str]:
-    """The device's address, for as long as the block lasts."""
+    """Run the device within the block, and yield its address."""
     address = str(workplace / "head")
     command = [sys.executable, __file__, address, str(mib_per_s), str(seek_ms)]
     device = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)

@@ -1,4 +1,4 @@
-"""A small HTTP server of one folder that answers range requests; what it does wrong can be chosen."""
+"""A small HTTP server of one folder that answers range requests, with selectable faults."""
 
 import gzip
 import socket
@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 
 class RangeServer(ThreadingHTTPServer):
-    """Serves files below `folder` and notes every request that comes."""
+    """Serves files below `folder` and notes every request."""
 
     daemon_threads = True
     request_queue_size = 256
@@ -26,51 +26,51 @@ class RangeServer(ThreadingHTTPServer):
         """(method, path, Range header)."""
         self.lock = threading.Lock()
         self.together: threading.Barrier | None = None
-        """Answer only when so many requests are here."""
+        """Answer GET requests only once the barrier's number of them has arrived."""
         self.delay_s = 0.0
         self.knows_ranges = True
         self.tells_size = True
         self.status: int | None = None
-        """Answer everything with this instead."""
+        """Answer everything with this status instead."""
         self.headers: dict[str, str] = {}
-        """Added to every answer."""
+        """Headers added to every answer that is treated badly."""
         self.cut_short = False
         """Announce the bytes, send half of them and hang up."""
         self.resets = False
-        """Hang up before any answer."""
+        """Reset the connection before any answer."""
         self.resets_in_body = False
         """Announce the bytes, send half of them and reset the connection."""
         self.stall_s = 0.0
-        """Announce the bytes, send half of them and say nothing for so long."""
+        """Announce the bytes, send half of them, stay silent for this long and reset the connection."""
         self.silent_s = 0.0
-        """Wait for so long before any answer."""
+        """Wait this long before any answer."""
         self.revision = 0
-        """Part of every ETag: another one is another content."""
+        """Value of the ETag; a different value stands for different content."""
         self.only = ""
-        """Only requests of paths that hold this are treated badly."""
+        """Only requests whose path contains this are treated badly."""
         self.flips = False
         """Send the last byte with all bits flipped."""
         self.sends_more_bytes = 0
-        """Send so many bytes beyond those that were asked for, and announce them."""
+        """Announce and send this many bytes more than requested."""
         self.is_chunked = False
-        """Announce no length, and send in chunks: with `sends_more_bytes`, those follow."""
+        """Announce no length, and send in chunks, followed by those of `sends_more_bytes`."""
         self.gzips = False
-        """Send the body compressed, whatever was asked for."""
+        """Send the body compressed, whatever the client accepts."""
         self.other_range = 0
-        """Say that the bytes begin so much later than those that were asked for."""
+        """Number of bytes by which the stated range begins after the requested one."""
         self.num_body_bytes = 0
-        """Sent in bodies so far."""
+        """Bytes sent in bodies so far, except for bodies sent only in half."""
         self.authorizations: list[str | None] = []
         """The Authorization header of every request."""
         self.accepted_encodings: list[str | None] = []
         """The Accept-Encoding header of every request."""
         self.script: list[dict[str, Any]] = []
-        """What is done to one such GET after the other, each time something else, by the names above."""
+        """Faults of the next matching GET requests, one dict each, by the names above."""
         self.num_bad: int | None = None
-        """How many requests all of this is done to; None: to all."""
+        """Number of requests to which the faults above apply; None: all."""
 
     def handle_error(self, *_: object) -> None:
-        """Keep quiet of clients that hang up: some tests are about that."""
+        """Report no clients that hang up, because some tests cause that."""
 
     @property
     def url(self) -> str:
@@ -127,7 +127,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(206, data[first : last + 1], with_body=with_body)
 
     def _wrong(self, name: str) -> Any:
-        """How this request is treated badly in one respect; None or 0 if it is not."""
+        """Return the value of one fault for this request; None or 0 if it does not apply."""
         if self._how is not None:
             return self._how.get(name)
         return getattr(self.server, name) if self._is_bad else None
@@ -165,7 +165,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
         elif with_body and (self._wrong("resets_in_body") or self._wrong("stall_s")):
             self.wfile.write(body[: len(body) // 2])
-            time.sleep(self._wrong("stall_s") or 0.05)  # what was sent arrives before the reset
+            time.sleep(self._wrong("stall_s") or 0.05)  # lets the sent bytes arrive before the reset
             self._reset()
         elif with_body:
             self._write(body)
@@ -184,7 +184,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def range_server(folder: Path) -> Iterator[RangeServer]:
-    """The server, on a free port of this machine, for as long as the block lasts."""
+    """Run the server on a free port of this machine within the block."""
     server = RangeServer(folder)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()

@@ -1,4 +1,4 @@
-"""A small Hub: one dataset and one bucket, whose files lie behind signed addresses on another port."""
+"""A small Hub with one dataset and one bucket, whose files have signed addresses on another port."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ REPO = "someone/pets"
 
 
 class Hub:
-    """Answers as the Hub does; what it does wrong is queued in `faults`."""
+    """Answers like the Hub, with the faults queued in `faults`."""
 
     def __init__(self) -> None:
         self.files: dict[str, bytes] = {}
-        """Of the dataset and of the bucket alike."""
+        """Files of both the dataset and the bucket."""
         self.faults: deque[str] = deque()
-        """Of the next requests for a file: a status, `cut`, or `none`."""
+        """Faults of the next requests for a file: a status, `cut`, `limited` or `none`."""
         self.requests: list[tuple[str, str, str | None]] = []
         """(`hub` or `files`, path, Authorization)."""
         self.commits: list[list[str]] = []
-        """Paths of each; removed ones begin with a minus."""
+        """Paths of each commit; removed ones begin with a minus."""
         self.signature = 0
-        """Of addresses that are valid now."""
+        """Signature of the addresses that are currently valid."""
         self.is_private = False
         self.answers = ""
-        """`other range`, `whole` or `page`, in place of a range."""
+        """`other range`, `whole` or `page`: sent in place of the requested range."""
         self._servers = [
             ThreadingHTTPServer(("127.0.0.1", 0), _handler(self, kind)) for kind in ("hub", "files")
         ]
@@ -49,7 +49,7 @@ class Hub:
             server.server_close()
 
     def asked(self, kind: str) -> list[str]:
-        """Paths that were asked for so far."""
+        """Return the paths requested so far."""
         return [path for of, path, _ in self.requests if of == kind]
 
 
@@ -82,7 +82,7 @@ def _handler(hub: Hub, kind: str) -> type[BaseHTTPRequestHandler]:
         def resolve(self, name: str) -> None:
             if name not in hub.files:
                 self.answer(404, b"", {"X-Error-Code": "EntryNotFound"})
-            elif name.endswith(".csv"):  # small ones lie on the Hub itself
+            elif name.endswith(".csv"):  # small files are on the Hub itself
                 self.send_range(hub.files[name], {"ETag": f'"{hash(hub.files[name])}"'})
             else:
                 location = f"{hub.files_url}/{name}?signature={hub.signature}"

@@ -1,4 +1,4 @@
-"""A network of two namespaces: a server's bytes come at a rate that tc sets, requests take a fixed time.
+"""A network of two namespaces: tc limits the rate of a server's bytes, and requests take a fixed time.
 
 client -- delay line (requests, acknowledgements) --> server
 client <-- virtual Ethernet, shaped by tc's token bucket (tbf) -- server
@@ -18,27 +18,27 @@ import pytest
 _MTU = 1500
 _FRAME_BYTES = _MTU + 14
 _PAYLOAD_BYTES = _MTU - 52
-"""What IP and TCP, with timestamps, leave of a packet."""
+"""Payload of a packet, without the headers of IP and of TCP with timestamps."""
 
 
 @dataclass(frozen=True)
 class Network:
-    """Two namespaces' names, and the server's address as the client sees it."""
+    """Names of two namespaces, and the server's address as the client sees it."""
 
     server: str
     client: str
     address: str
 
     def within(self, namespace: str, *command: str) -> list[str]:
-        """The command line that runs a command in one of them."""
+        """Return the command line that runs a command in one of the namespaces."""
         return ["ip", "netns", "exec", namespace, *command]
 
 
 @contextmanager
 def shaped_network(bytes_per_s: float, latency_s: float) -> Iterator[Network]:
-    """A network that delivers `bytes_per_s` of payload, `latency_s` after it was asked for at the soonest.
+    """Yield a network that delivers `bytes_per_s` of payload, at least `latency_s` after each request.
 
-    Exists on this machine alone, and is gone after the block. Skips where it cannot be made.
+    It exists on this machine only, and is removed after the block. Skips if it cannot be made.
     """
     if not Path("/dev/net/tun").exists():
         pytest.skip("/dev/net/tun is not there: wanted a kernel with TUN interfaces")
@@ -50,9 +50,9 @@ def shaped_network(bytes_per_s: float, latency_s: float) -> Iterator[Network]:
 
 @contextmanager
 def joined_namespaces() -> Iterator[Network]:
-    """Two namespaces with a virtual Ethernet called `wire` between them, as fast as the machine.
+    """Yield two namespaces joined by a virtual Ethernet called `wire`, as fast as the machine.
 
-    Gone after the block. Skips where they cannot be made.
+    They are removed after the block. Skips if they cannot be made.
     """
     if os.geteuid() != 0:
         pytest.skip("not root: only root can make network namespaces")
@@ -70,7 +70,7 @@ def joined_namespaces() -> Iterator[Network]:
 
 
 def shape(namespace: str, bytes_per_s: float, burst: str = "32kb") -> None:
-    """Let no more payload than this leave a namespace by the wire, but a burst after a silence."""
+    """Limit the payload that leaves a namespace by the wire to this rate, except for bursts after silence."""
     bits_per_s = round(8 * bytes_per_s * _FRAME_BYTES / _PAYLOAD_BYTES)
     shaping = ("tbf", "rate", f"{bits_per_s}bit", "burst", burst, "limit", "16mb")
     result = subprocess.run(
@@ -92,13 +92,13 @@ def _join(network: Network) -> None:
     for namespace, address in ends.items():
         _run("ip", "-n", namespace, "address", "add", address, "dev", "wire")
         _run("ip", "-n", namespace, "link", "set", "wire", "mtu", str(_MTU), "up")
-        _run("ip", "-n", namespace, "link", "set", "lo", "up")  # a process may talk to itself, too
+        _run("ip", "-n", namespace, "link", "set", "lo", "up")  # a process may also talk to itself
         for setting, value in {
-            # There and back are different ways.
+            # Requests and answers take different routes.
             "conf/all/rp_filter": "0",
             "conf/default/rp_filter": "0",
             "conf/wire/rp_filter": "0",
-            # Steady, where BBR now and then sends little, in order to measure.
+            # Steady, unlike BBR, which sends little now and then in order to measure.
             "tcp_congestion_control": "reno",
             "tcp_slow_start_after_idle": "0",
         }.items():

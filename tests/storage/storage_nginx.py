@@ -1,4 +1,4 @@
-"""nginx, serving one folder to one network namespace."""
+"""nginx serving one folder in one network namespace."""
 
 import shutil
 import subprocess
@@ -35,7 +35,7 @@ http {{
 
 @contextmanager
 def nginx(network: Network, folder: Path, workplace: Path) -> Iterator[str]:
-    """Its URL, for as long as the block lasts; `workplace` gets its configuration and logs."""
+    """Run nginx within the block, and yield its URL; `workplace` gets its configuration and logs."""
     program = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
     if program is None:
         pytest.skip("nginx is not installed: apt-get install nginx-light")
@@ -56,7 +56,7 @@ def nginx(network: Network, folder: Path, workplace: Path) -> Iterator[str]:
 
 
 def requests_served(workplace: Path) -> list[str]:
-    """One line a request: method, status, range, path."""
+    """Return one line per request: method, status, range, path."""
     return (workplace / "access.log").read_text().splitlines()
 
 

@@ -1,4 +1,4 @@
-"""SeaweedFS, a real S3 server of one process, with one bucket on a free part of loopback's ports."""
+"""SeaweedFS, a real S3 server in one process, with one bucket, on free loopback ports."""
 
 import json
 import random
@@ -19,7 +19,7 @@ _PATIENCE_S = 60
 
 @contextmanager
 def s3_server(workplace: Path) -> Iterator[str]:
-    """Its endpoint, for as long as the block lasts; `workplace` gets its files and its log."""
+    """Run the server within the block, and yield its endpoint; `workplace` gets its files and log."""
     beside_python = Path(sys.executable).parent
     program = shutil.which("weed", path=str(beside_python)) or shutil.which("weed")
     if program is None:
@@ -45,12 +45,12 @@ def s3_server(workplace: Path) -> Iterator[str]:
         _make_bucket(server, endpoint, workplace)
         yield endpoint
     finally:
-        server.kill()  # asked to end, it takes half a minute, and nothing in it is to be kept
+        server.kill()  # a clean end takes half a minute, and nothing in it is needed
         server.wait(20)
 
 
 def environment(endpoint: str) -> dict[str, str]:
-    """What a client is told by its environment."""
+    """Return the environment variables of a client."""
     return {
         "AWS_ENDPOINT_URL": endpoint,
         "AWS_ACCESS_KEY_ID": KEY,
@@ -61,7 +61,7 @@ def environment(endpoint: str) -> dict[str, str]:
 
 
 def _four_ports() -> range:
-    """The server listens beside each of them at 10,000 more, too."""
+    """Return four free ports. The server also listens 10,000 above each of them."""
     while True:
         ports = range(first := random.randrange(20000, 45000, 4), first + 4)
         try:
@@ -74,7 +74,7 @@ def _four_ports() -> range:
 
 
 def _make_bucket(server: subprocess.Popen[bytes], endpoint: str, workplace: Path) -> None:
-    """Write a first object, with which the server makes the bucket."""
+    """Write a first object, which makes the server create the bucket."""
     import obstore
     from obstore.exceptions import BaseError
     from obstore.store import S3Store

@@ -1,4 +1,4 @@
-"""Servers that answer otherwise than they were asked: what is read of it, and what it is called."""
+"""Servers whose answers differ from the request: how much is read, and what the error calls it."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_a_web_page_is_called_one(
     if str(storage).startswith("s3") and how:
         wanted = "ignores range requests|does not state its size"
     elif page == "page.pcr" and how and isinstance(storage, FsspecStorage):
-        wanted = "ignores range requests"  # it does not say that it is one, and nothing of it was read
+        wanted = "ignores range requests"  # it is not labelled as a web page, and nothing of it was read
     else:
         wanted = r"a web page instead of a record\. It may be a login page"
     with pytest.raises(StorageError, match=wanted):

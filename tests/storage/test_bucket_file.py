@@ -1,4 +1,4 @@
-"""Throttle files of processes that were killed are removed, and no others."""
+"""Throttle files of killed processes are removed, and no others."""
 
 import os
 import signal
@@ -32,7 +32,7 @@ sys.stdin.read()
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The user's own, in the place of /dev/shm."""
+    """The user's own folder, below a stand-in for /dev/shm."""
     monkeypatch.setattr(own_folder, "SHARED_MEMORY", tmp_path)
     return own_folder.shared_folder()
 
@@ -54,7 +54,7 @@ def test_what_a_killed_process_left_is_removed_when_the_next_throttle_is_made(fo
     mine = Throttle.create(StorageConfig(name="slow", bandwidth_mib_per_s=1))
     assert files(folder) == {held, mine.path}, "its owner is alive"
     holder.send_signal(signal.SIGKILL)
-    os.waitid(os.P_PID, holder.pid, os.WEXITED | os.WNOWAIT)  # a zombie, until someone asks how it ended
+    os.waitid(os.P_PID, holder.pid, os.WEXITED | os.WNOWAIT)  # a zombie until it is waited for
     other = Throttle.create(StorageConfig(name="slow", bandwidth_mib_per_s=1))
     assert files(folder) == {mine.path, other.path}
     holder.communicate()

@@ -1,4 +1,4 @@
-"""The cache that grows: what it saves, its limit, several processes, crashes and damage."""
+"""The growing cache: saved reads, its limit, several processes, crashes and damage."""
 
 import errno
 import logging
@@ -25,7 +25,7 @@ from pcr_exp.storage.counters import CountingStorage
 from pcr_exp.storage.local import LocalStorage
 
 CONTENT = bytes(range(256)) * 40
-"""Of every record."""
+"""Content of every record."""
 
 
 @pytest.fixture
@@ -144,7 +144,7 @@ def test_a_disk_that_refuses_costs_reads_alone(tmp_path: Path, caplog: pytest.Lo
 
 @pytest.fixture
 def thesis(tmp_path: Path) -> Path:
-    """A folder full of someone's work, some of it called as the cache calls its own."""
+    """A folder full of someone's work, some of it named like the cache's own files."""
     folder = tmp_path / "home"
     (folder / "thesis" / "x.tmp").mkdir(parents=True)
     (folder / "y.prefix").mkdir()
@@ -154,7 +154,7 @@ def thesis(tmp_path: Path) -> Path:
 
 
 def contents(folder: Path) -> dict[str, str | None]:
-    """Every file with what is in it, and every folder, less the cache's."""
+    """Return every file with its text, and every folder, without the cache's."""
     return {
         str(path.relative_to(folder)): path.read_text() if path.is_file() else None
         for path in folder.rglob("*")
@@ -244,7 +244,7 @@ def test_a_cache_that_others_can_write_to_is_refused(tmp_path: Path) -> None:
     tmp_path.chmod(0o777)
     with pytest.raises(StorageError, match=r"is writable by other users.*`chmod go-w"):
         DiskCache(tmp_path, 10)
-    tmp_path.chmod(0o1777)  # as /tmp: nobody can put another folder in its place
+    tmp_path.chmod(0o1777)  # sticky, like /tmp: nobody else can replace the folder
     DiskCache(tmp_path, 10)
     (tmp_path / CACHE_FOLDER).chmod(0o770)
     with pytest.raises(StorageError, match=rf"{CACHE_FOLDER} is writable by other users"):
@@ -260,7 +260,7 @@ def test_a_cache_of_another_user_is_refused(tmp_path: Path) -> None:
 
 
 def test_processes_that_open_it_at_a_time_find_one_cache(tmp_path: Path) -> None:
-    """Real processes, which begin together: none finds the folder without its tag."""
+    """Real processes begin together, and none finds the folder without its tag."""
     program = f"""
 import sys
 from pathlib import Path

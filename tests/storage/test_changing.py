@@ -1,4 +1,4 @@
-"""Bandwidth that changes with time, on a clock of the test's own."""
+"""Bandwidth that changes with time, on a fake clock."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Every YAML of this room composes, and says the numbers that its name promises."""
+"""Every YAML file of these groups composes, and has the numbers that its name promises."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from pcr_exp.errors import ConfigError
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 SCHEMAS = {"storage": StorageConfig, "scan": ScanConfig, "loader": LoaderConfig}
-# Files that name a schema of their own are composed where their policies are tested, with all groups at hand.
+# Files with a schema of their own are composed in their policies' tests, where all groups are available.
 FILES = sorted(
     (group, file.stem)
     for group in SCHEMAS
@@ -36,7 +36,7 @@ def test_every_file_fits_its_schema(group: str, name: str) -> None:
 
 
 def test_disks_seek_and_networks_have_latency() -> None:
-    """Of presets with either, none has both, and the time that a lone read takes is what it always was."""
+    """No preset has both, and the time that a lone read takes has not changed."""
     times = {name: read("storage", name) for group, name in FILES if group == "storage"}
     assert {name for name, config in times.items() if config.seek_ms} == {"hdd"}
     assert (times["hdd"].seek_ms, times["hdd"].latency_ms) == (8, 0)

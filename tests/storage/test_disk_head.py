@@ -1,8 +1,8 @@
-"""The throttle beside a disk with one head: a simulated device that sleeps, in a process of its own.
+"""The throttle compared with a disk with one head: a simulated device that sleeps, in its own process.
 
 Run on an otherwise idle machine, with
 `python -m pytest -m slow tests/storage/test_disk_head.py -s`. With THROTTLE_RESULTS=<folder> in the
-environment, head_reads.csv and head_epochs.csv there get what was measured.
+environment, the measurements are written to head_reads.csv and head_epochs.csv there.
 """
 
 import json
@@ -34,7 +34,7 @@ MIB = 2**20
 
 
 def read_together(storage: Storage, num_readers: int, num_reads: int, num_bytes: int) -> float:
-    """Seconds until so many threads have shared out so many reads, each one at a time."""
+    """Return the seconds that the threads take to share the reads, each doing one at a time."""
 
     def read() -> None:
         for _ in range(num_reads // num_readers):
@@ -54,7 +54,7 @@ def read_together(storage: Storage, num_readers: int, num_reads: int, num_bytes:
 def test_reads_take_as_long_as_from_a_disk_head(
     tmp_path: Path, num_readers: int, read_kib: int, num_reads: int
 ) -> None:
-    """storage=hdd: 8 ms and 150 MiB/s, of which a read of 16 KiB takes 0.1 ms and one of 4 MiB 27 ms."""
+    """storage=hdd: 8 ms and 150 MiB/s, so transfer takes 0.1 ms for a read of 16 KiB and 27 ms for 4 MiB."""
     seek_ms, mib_per_s = 8.0, 150.0
     (tmp_path / "a").write_bytes(bytes(read_kib * 1024))
     local = LocalStorage(tmp_path)
@@ -79,7 +79,7 @@ def test_reads_take_as_long_as_from_a_disk_head(
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Sixty records of four photographs of about 100 kB: seeks count."""
+    """Sixty records of four photographs of about 100 kB, small enough that seeks count."""
     jpegs = square_crops(((i % 60, i // 60) for i in range(NUM_IMAGES)), 448, quality=96)
     return encode_numbered(jpegs, tmp_path_factory.mktemp("head"), images_per_record=4, num_workers=2)
 
@@ -115,7 +115,7 @@ def test_an_epoch_takes_as_long_as_from_a_disk_head(
 
 
 def epoch_s(spec: dict[str, Any]) -> float:
-    """Seconds of an epoch in a process of its own."""
+    """Return the seconds of an epoch in a process of its own."""
     done = subprocess.run(
         [sys.executable, str(PROGRAM), json.dumps(spec)],
         capture_output=True,

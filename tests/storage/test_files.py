@@ -39,7 +39,7 @@ def test_a_range_is_what_a_slice_of_the_file_is(
 
 
 def test_a_length_beyond_the_file_takes_no_memory(tmp_path: Path) -> None:
-    """As a damaged index may claim it: `pread` alone would make room for all of it first."""
+    """A damaged index may claim such a length; `pread` alone would first allocate all of it."""
     (tmp_path / "a.pcr").write_bytes(CONTENT)
     assert LocalStorage(tmp_path).read("a.pcr", 5, 2**47) == CONTENT[5:]
     assert LocalStorage(tmp_path).read("a.pcr", 2**40, 2**47) == b""
@@ -111,7 +111,7 @@ def test_counters_add_up_over_threads(tmp_path: Path) -> None:
 
 
 class Overlapping(Storage):
-    """Three reads: from second 0 to 4, from 1 to 3 within it, and from 10 to 11."""
+    """Storage for three reads: from second 0 to 4, from 1 to 3 within it, and from 10 to 11."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
@@ -153,7 +153,7 @@ def test_counters_pass_errors_and_sizes_on(tmp_path: Path) -> None:
 
 
 def test_joined_storages_are_told_apart_by_name_and_counted_together(tmp_path: Path) -> None:
-    """Retries of each reach the run's rows, and a damaged file is forgotten where it lies."""
+    """Counts of each storage reach the run's rows, and a damaged file is forgotten in its own storage."""
 
     class Kept(CountingStorage):
         def forget(self, path: str) -> bool:

@@ -1,4 +1,4 @@
-"""gs:// through obstore: what is written is never another's, by generations where S3 has ETags."""
+"""gs:// through obstore: no write replaces another writer's object, by generations where S3 has ETags."""
 
 import os
 from collections.abc import Iterator

@@ -46,7 +46,7 @@ def test_a_read_is_one_request_of_exactly_its_bytes(
 
 
 def test_threads_read_at_the_same_time(server: RangeServer, storage: FsspecStorage) -> None:
-    """As many as fetch-ahead wants: the driver's own limit would be 100."""
+    """Fetch-ahead may want this many reads; the driver's own limit would be 100."""
     server.together = threading.Barrier(120)
     with ThreadPoolExecutor(120) as pool:
         reads = [pool.submit(storage.read, "train/a.pcr", i, 50) for i in range(120)]
@@ -95,7 +95,7 @@ def test_silence_ends_as_an_error(server: RangeServer, monkeypatch: pytest.Monke
 
 
 def test_without_the_driver_it_is_said_what_to_install() -> None:
-    """In a fresh interpreter, which has not imported the driver before it is made unavailable."""
+    """This runs in a fresh interpreter, where the driver is made unavailable before it is imported."""
     program = """
 import sys
 sys.modules["aiohttp"] = None  # as if it were not installed

@@ -1,4 +1,4 @@
-"""Reading and writing on a Hub of the test's own, which answers wrongly when it is told to."""
+"""Reading and writing on a local Hub server, which fails on demand."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DATASET, BUCKET = f"hf://datasets/{REPO}", f"hf://buckets/{REPO}"
 
 @pytest.fixture
 def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Hub]:
-    """A Hub with two files; nobody waits before a request is made again."""
+    """A Hub with three files; requests are repeated almost without waiting."""
     monkeypatch.setattr(retry, "BACKOFF_S", 0.001)
     monkeypatch.setenv("HF_HOME", str(tmp_path))
     monkeypatch.delenv("HF_TOKEN", raising=False)
@@ -161,7 +161,7 @@ def test_writes_are_gathered_into_commits_and_replace_nothing_unasked(
 
 @pytest.mark.usefixtures("hub")
 def test_a_bucket_is_written_by_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Which sends the bytes by its own protocol, that this Hub does not speak."""
+    """The library sends the bytes by its own protocol, which this Hub does not support."""
     sent = []
     monkeypatch.setattr(
         "huggingface_hub.HfApi.batch_bucket_files", lambda _, *given, **named: sent.append((given, named))

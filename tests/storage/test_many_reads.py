@@ -1,4 +1,4 @@
-"""Ranges of several files by one call of a library in C: what one read after the other gives."""
+"""One call of a C library reads ranges of several files, with the results of one read after the other."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RANGES = st.tuples(st.sampled_from(sorted(SIZES)), st.integers(0, 80_000), st.in
 
 @pytest.fixture(scope="session")
 def library(tmp_path_factory: pytest.TempPathFactory) -> ManyReads:
-    """Built of the source as it is, not of when the package was installed."""
+    """Library built from the current source, not the one built when the package was installed."""
     if COMPILER is None:
         pytest.skip("no C compiler is here: the library of many_reads.c is not tested")
     path = tmp_path_factory.mktemp("library") / "many_reads.so"

@@ -1,4 +1,4 @@
-"""obstore on a server that misbehaves, once or always: in S3's protocol, and over plain HTTP."""
+"""obstore on a server that misbehaves once or always, over S3's protocol and plain HTTP."""
 
 import os
 import socket
@@ -95,7 +95,7 @@ def test_a_read_is_one_request_of_exactly_its_bytes(
 def test_what_fails_twice_is_asked_for_three_times_and_counted(
     server: RangeServer, storage: ObjectStorage, fault: str
 ) -> None:
-    # Whether the server asks to be left alone is looked up, once for both failures.
+    # One more request finds out whether the server asks to wait, once for both failures.
     num_looks = int(storage.url.startswith("http") and PASSING[fault].get("status") in (429, 503))
     misbehave(server, 2 + num_looks, **PASSING[fault])
     assert storage.read("a.pcr", 100, 1000) == CONTENT[100:1100]
@@ -212,7 +212,7 @@ def test_secrets_do_not_belong_into_the_configuration() -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked here")
 def test_a_forked_child_is_told_that_the_client_did_not_survive(server: RangeServer) -> None:
-    """In a process of its own, which reads first and forks then; unguarded, the child would hang."""
+    """This runs in its own process, which first reads and then forks; unguarded, the child would hang."""
     program = f"""
     import os
     from pcr_exp.errors import StorageError

@@ -1,4 +1,4 @@
-"""Addresses that cannot be opened: how soon that is said, and that the first line is the cause."""
+"""Addresses that cannot be opened fail soon, with the cause in the first line."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Client = type[ObjectStorage] | type[FsspecStorage]
 
 @pytest.fixture(params=["obstore", "fsspec"])
 def client(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Client:
-    """What reads http:// from now on."""
+    """The client that reads http:// during the test."""
     if request.param == "fsspec":
         monkeypatch.setattr(storage_open, "_has_obstore", lambda: False)
         return FsspecStorage
@@ -41,7 +41,7 @@ def client(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> C
 
 @pytest.fixture
 def refusing() -> Iterator[str]:
-    """An address at which nobody listens."""
+    """An address where nothing listens."""
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         yield f"http://127.0.0.1:{unused.getsockname()[1]}/x"
@@ -128,7 +128,7 @@ def test_who_has_no_credentials_is_told_how_to_give_them(
 ) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AZURE_STORAGE_ACCOUNT_NAME"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("AWS_METADATA_ENDPOINT", server.url)  # this machine may be one of a cloud's
+    monkeypatch.setenv("AWS_METADATA_ENDPOINT", server.url)  # this machine may be in a cloud
     server.status = 403
     with pytest.raises(StorageError) as raised:
         pcr_exp.open("s3://bucket/x")

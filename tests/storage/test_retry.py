@@ -1,4 +1,4 @@
-"""Servers that misbehave, once or always: how often they are asked, and what is said in the end."""
+"""Servers that misbehave once or always: how often they are asked, and the final error."""
 
 import logging
 import socket
@@ -70,7 +70,7 @@ def test_what_fails_twice_is_asked_for_three_times(
     misbehave(server, 2, **FAULTS[fault])
     assert storage.read("a.pcr", 100, 1000) == CONTENT[100:1100]
     assert server.requests == [("GET", "/a.pcr", "bytes=100-1099")] * 3
-    # aiohttp repeats a request by itself, once, whose connection ends without a word.
+    # aiohttp itself repeats a request once if its connection ends without an answer.
     assert storage.counts().num_retries == (1 if fault == "reset" else 2)
 
 
@@ -220,7 +220,7 @@ def test_retries_are_logged_and_counted(
     with caplog.at_level(logging.WARNING, "pcr_exp"):
         counting.read("a.pcr", 0, 10)
     assert (counting.counts().num_retries, counting.num_reads, counting.bytes_read) == (3, 1, 10)
-    (said,) = [record.getMessage() for record in caplog.records]  # of many in five seconds, one
+    (said,) = [record.getMessage() for record in caplog.records]  # only one of several within five seconds
     assert f"{server.url}/a.pcr: ClientResponseError: 503" in said
     assert "Attempt 2 of 7 follows in" in said and "(1 repeated so far)" in said
     throttled = open_storage(server.url, StorageConfig(name="slow", bandwidth_mib_per_s=1000))

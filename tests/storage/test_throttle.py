@@ -21,7 +21,7 @@ MIB = 2**20
 
 
 class FakeClock:
-    """Nanoseconds that pass only while somebody waits; `oversleep_s` makes every wait end late."""
+    """A clock in nanoseconds that advances only during waits; `oversleep_s` makes every wait end late."""
 
     def __init__(self, oversleep_s: float = 0.0) -> None:
         self.now_ns = 1_000_000_000_000
@@ -54,7 +54,7 @@ def test_a_single_reader_gets_latency_plus_transfer_each_time() -> None:
 
 
 def test_bytes_that_are_not_there_are_not_waited_for(tmp_path: Path) -> None:
-    """A damaged index may claim years of them; the reader is to hear at once that the file is cut short."""
+    """A damaged index may claim years of bytes; the reader must learn at once that the file is cut short."""
     (tmp_path / "a").write_bytes(bytes(MIB))
     clock = FakeClock()
     started = clock()
@@ -108,7 +108,7 @@ def test_a_lone_reader_pays_latency_and_seek() -> None:
 def test_every_answer_comes_when_a_simulated_disk_head_gives_it(
     sizes: list[list[int]], seek_ms: float, latency_ms: float, bandwidth_mib_per_s: float
 ) -> None:
-    """Readers that ask again as soon as they are answered, whatever they ask for."""
+    """Readers send the next request, of any size, as soon as the last is answered."""
     head = DiskHead(bandwidth_mib_per_s * MIB, seek_ms / 1e3, latency_ms / 1e3)
     clock = FakeClock()
     throttle = clock.throttle(bandwidth_mib_per_s=bandwidth_mib_per_s, seek_ms=seek_ms, latency_ms=latency_ms)
@@ -118,7 +118,7 @@ def test_every_answer_comes_when_a_simulated_disk_head_gives_it(
 
 
 def answers(clock: FakeClock, throttle: Throttle, sizes_by_reader: list[list[int]]) -> list[list[float]]:
-    """As DiskHead.serve, by the throttle."""
+    """Return the same as DiskHead.serve, from the throttle."""
     started_ns = clock.now_ns
     left = [list(sizes) for sizes in sizes_by_reader]
     answered: list[list[float]] = [[] for _ in left]

@@ -1,4 +1,4 @@
-"""One throttle for all processes of a host: its file, shared, joined, refused, removed."""
+"""One throttle for all processes of a host: its file is shared, joined, refused and removed."""
 
 import math
 import pickle
@@ -45,7 +45,7 @@ def test_a_bucket_with_other_limits_is_not_joined(tmp_path: Path) -> None:
 def test_a_bucket_left_from_before_a_reboot_is_made_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its schedule counts from the host's start before this one, and may lie days ahead."""
+    """Its schedule counts from the host's previous boot, and may lie days ahead."""
     path = tmp_path / "bucket"
     left = bucket.Bucket(path, bucket.Limits(1e6, 0.0, math.inf))
     with left.locked() as schedule:

@@ -26,7 +26,7 @@ def _draw(throttle: Throttle, num_requests: int, num_bytes: int, done: Connectio
 
 
 def _elapsed_s(num_processes: int, num_requests: int) -> float:
-    """From the first request to the last byte, of requests of 1/4 MiB that the processes share out."""
+    """Return the seconds from the first request to the last byte; processes share requests of 1/4 MiB."""
     throttle = Throttle.create(StorageConfig(name="test", bandwidth_mib_per_s=20, latency_ms=2))
     receiver, sender = FORK.Pipe(duplex=False)
     work = (throttle, num_requests // num_processes, MIB // 4, sender)
@@ -42,10 +42,10 @@ def _elapsed_s(num_processes: int, num_requests: int) -> float:
 @pytest.mark.alone
 @pytest.mark.parametrize("num_processes", [1, 2, 4])
 def test_processes_share_one_rate_within_two_percent(num_processes: int) -> None:
-    """20 MiB/s for 1 s, however many draw from it."""
+    """20 MiB/s for 1 s, however many processes draw from it."""
     # A lone reader pays each latency; two or more hide all but the first.
     wanted_s = 1.0 + 0.002 * (80 if num_processes == 1 else 1)
-    # Other work on the machine can make it slower, so the best of some tries counts; faster is never right.
+    # Other work on the machine can slow it down, so the best of several tries counts. Faster is always wrong.
     for _ in range(4):
         elapsed_s = _elapsed_s(num_processes, 80)
         assert elapsed_s >= wanted_s
@@ -101,7 +101,7 @@ def _hold_inherited(throttle: Throttle, ready: Connection, release: Connection) 
 
 
 def test_a_forked_child_excludes_its_parent() -> None:
-    """flock belongs to the open file, which fork shares: without reopening, both would hold the lock."""
+    """flock belongs to the open file, which fork shares. Without reopening it, both would hold the lock."""
     throttle = Throttle.create(StorageConfig(name="test", bandwidth_mib_per_s=20))
     ready_receiver, ready = FORK.Pipe(duplex=False)
     release_receiver, release = FORK.Pipe(duplex=False)

@@ -1,8 +1,8 @@
-"""The throttle beside storage that is really slow: an epoch takes the same time.
+"""An epoch takes as long under the throttle as on storage that is really slow.
 
 Run as root, on an otherwise idle machine, with
 `python -m pytest -m "root and slow" tests/storage/test_validation.py -s`. With
-THROTTLE_RESULTS=<folder> in the environment, disk.csv and network.csv there get what was measured.
+THROTTLE_RESULTS=<folder> in the environment, measurements are written to disk.csv and network.csv there.
 """
 
 import json
@@ -45,7 +45,7 @@ def index(folder: Path) -> RecordIndex:
 
 
 def read_epochs(spec: dict[str, Any], index: RecordIndex, within: list[str] | None = None) -> float:
-    """Seconds of epochs in a process of its own, and checks that all was read."""
+    """Return the seconds of epochs in a process of its own, and check that everything was read."""
     command = [*(within or []), sys.executable, str(PROGRAM), json.dumps(spec)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=REPO, env=_environment(), timeout=120)
     assert done.returncode == 0, done.stderr
@@ -92,7 +92,7 @@ def test_an_epoch_takes_as_long_as_on_a_disk_that_the_kernel_slows(
 def test_what_else_the_process_reads_is_not_measured(
     folder: Path, index: RecordIndex, tmp_path: Path
 ) -> None:
-    """Cold modules and pages of libraries, here played by files that a thread of the same process reads."""
+    """Files read by a thread of the same process stand for cold modules and library pages."""
     disk = disk_of(folder)
     besides = [tmp_path / f"{i}.bin" for i in range(4)]
     for path in besides:
@@ -113,7 +113,7 @@ def test_what_else_the_process_reads_is_not_measured(
         seconds = read_epochs(spec | {"cgroup": str(limited)}, index)
         charged = bytes_charged(limited, disk)
     assert charged == pytest.approx(num_bytes, rel=0.05)
-    # Limited like the records, these files would take four seconds.
+    # If they were limited like the records, these files would take four seconds.
     assert seconds == pytest.approx(num_bytes / MIB, abs=1.5)
 
 
@@ -131,7 +131,7 @@ def test_an_epoch_takes_as_long_as_over_a_network_that_tc_slows(
     latency_ms: float,
     epochs: int,
 ) -> None:
-    """Epochs enough for seconds: opening connections and their slow start take 0.1 s more, once."""
+    """Enough epochs run to take seconds, since opening connections and slow start add 0.1 s once."""
     pytest.importorskip("aiohttp", reason="aiohttp is not installed: pip install 'pcr-exp[remote]'")
     spec = {
         "folder": "pcr",
