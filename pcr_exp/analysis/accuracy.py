@@ -30,7 +30,7 @@ from pcr_exp.analysis.style import ScanLevel, names_of, scan_levels, style
 from pcr_exp.analysis.summary import one_run_per_seed
 from pcr_exp.analysis.tables import kilobytes, with_unit
 
-SECONDS_LABEL = with_unit("training + data wait", "train_s")
+SECONDS_LABEL = with_unit("training + data wait + probes", "train_s")
 _SUBTITLE_LETTERS = 55
 _ROOM, _LEAST_SPAN = 0.06, 0.05
 """Space above and below all values, as a share of their range; and the least range assumed."""

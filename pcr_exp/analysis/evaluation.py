@@ -295,7 +295,8 @@ def draw_evaluation(folder: Path) -> list[Path]:
     matrix = matrix_table(table, facts["headline"])
     words = headline_called(facts["headline"]).words
     seeds = " or ".join(str(count) for count in sorted(set(matrix["n_seeds"])))
-    caption = _caption(facts, f"{words} by training and test level", f"n = {seeds} seeds")
+    n = "n = 1 seed" if seeds == "1" else f"n = {seeds} seeds each"
+    caption = _caption(facts, f"{words} by training and test level", n)
     draw = partial(draw_matrix, headline_words=words)
     return [*files, *save_figure(draw, matrix, folder, "matrix", caption)]
 

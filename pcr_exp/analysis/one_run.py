@@ -83,7 +83,7 @@ def draw_training_curve(rows: pd.DataFrame, run: Mapping[Any, Any]) -> Figure:
         accuracy_axis(accuracy, facts)
         for ax in (losses, accuracy):
             ax.set_xlim(left=0)
-            ax.set_xlabel(with_unit("training + data wait", "train_s"))
+            ax.set_xlabel(with_unit("training + data wait + probes", "train_s"))
         panel_title(losses, task_title(run["dataset"], run["label"], run["model"]), "n = 1 run")
         num_val = int(evaluated["num_val"].max()) if len(evaluated) else 0
         panel_title(accuracy, " ", f"scan {scan.label}, n = {num_val} validation images")
