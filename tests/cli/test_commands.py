@@ -125,7 +125,7 @@ def test_verify_names_what_is_damaged(copy: Path, capsys: Output) -> None:
     assert "damaged: pcr/record-000002.pcr: image 036.jpg, group 3\n" in said
     assert said.count("image 0") == 1 + said.count("in its image 0")
     assert "baseline/record-000000.pcr: it has" in said and "4 more than its groups" in said
-    assert "missing: baseline/record-000003.pcr: index.json lists it, and it is not there" in said
+    assert "missing: baseline/record-000003.pcr: index.json lists it, but it does not exist" in said
     assert "record-000004.pcr is damaged in its header" in said
     assert "10 of 14 records are whole" in said
 

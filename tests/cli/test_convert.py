@@ -75,7 +75,7 @@ def test_what_cannot_be_converted() -> None:
         convert(encoded(PHOTO, "PNG")[:300])
     with pytest.raises(ImageError, match="cannot be written as a JPEG file: EXIF data is too long"):
         convert(encoded(PHOTO, "PNG", exif=long))
-    with pytest.raises(ImageError, match="64 x 48 pixels are more than 3000"):
+    with pytest.raises(ImageError, match="64 x 48 pixels are more than the limit of 3000"):
         convert(encoded(PHOTO, "PNG"), max_pixels=3000)
 
 

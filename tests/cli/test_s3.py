@@ -112,7 +112,7 @@ def test_what_was_stopped_goes_on_and_what_others_made_stays(
     assert dict(there.sizes(name)) == before
 
     there.remove(lost)
-    with pytest.raises(RecordError, match=r"record-000000\.pcr has 0 bytes, its index says"):
+    with pytest.raises(RecordError, match=r"record-000000\.pcr has 0 bytes, but its index says"):
         prepared("check=true")
     there.write(lost, b"somebody else's")
     with pytest.raises(RecordError, match=r"record-000000\.pcr exists already, from a different encode"):

@@ -42,14 +42,20 @@ def test_an_index_that_is_missing(copy: Path, capsys: Output) -> None:
         )
         assert "7 of 14 records are whole" in whole and whole.endswith("baseline")
     missing, whole = verified(copy / "pcr", capsys)
-    assert missing.startswith("missing: index.json: of the 7") and "0 of 7 records are whole" in whole
+    assert (
+        missing.startswith("missing: index.json: without it, nothing can open the 7 records")
+        and "0 of 7 records are whole" in whole
+    )
 
 
 def test_an_index_that_is_missing_where_nothing_can_be_listed(copy: Path, capsys: Output) -> None:
     (copy / "pcr" / INDEX_FILE).unlink()
     with range_server(copy) as server:
         missing, whole = verified(server.url, capsys)
-    assert missing.startswith("missing: pcr/index.json: of the one record") and "7 of 8 records" in whole
+    assert (
+        missing.startswith("missing: pcr/index.json: without it, nothing can open the one record")
+        and "7 of 8 records" in whole
+    )
 
 
 def test_a_damaged_index_does_not_hide_the_other_records(copy: Path, capsys: Output) -> None:
@@ -64,7 +70,7 @@ def test_records_that_are_not_there_and_records_that_are_not_listed(copy: Path, 
     (copy / "pcr/record-000002.pcr").rename(copy / "pcr/record-000009.pcr")
     missing, more, whole = verified(copy, capsys)
     assert missing.startswith(
-        "missing: pcr/record-000002.pcr: index.json lists it, and it is not there. Copy"
+        "missing: pcr/record-000002.pcr: index.json lists it, but it does not exist. Copy"
     )
     assert more.startswith(
         "not listed: pcr/record-000009.pcr: index.json does not list it, so nothing reads it"
@@ -86,7 +92,7 @@ def test_a_table_of_another_index_and_a_damaged_one(
     capsys.readouterr()
     fitting = (folder / TABLE_FILE).read_bytes()
     for data, reason in (
-        (table, "was made of another index.json"),
+        (table, "was made from a different index.json"),
         (fitting[:-1] + b"x", "is damaged: its che"),
     ):
         (folder / TABLE_FILE).write_bytes(data)
