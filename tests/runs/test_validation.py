@@ -165,7 +165,7 @@ def test_training_bytes_are_counted_and_validation_s_are_not(configure: Any) -> 
 
 
 def test_a_label_that_the_records_lack(configure: Any) -> None:
-    with pytest.raises(ConfigError, match=r"dataset.label='colour'.*have focus, photo"):
+    with pytest.raises(ConfigError, match=r"dataset.label='colour'.*have the labels focus, photo"):
         open_data(configure(dataset__label="colour"))
 
 
