@@ -123,7 +123,7 @@ def test_verify_names_what_is_damaged(copy: Path, capsys: Output) -> None:
     assert main(["verify", str(copy), "--threads", "2"]) == 1
     said = capsys.readouterr().out
     assert "damaged: pcr/record-000002.pcr: image 036.jpg, group 3\n" in said
-    assert said.count("image 0") == 1 + said.count("in its image 0")
+    assert said.count("image 0") == 1 + said.count("first in image 0")
     assert "baseline/record-000000.pcr: it has" in said and "4 more than its groups" in said
     assert "missing: baseline/record-000003.pcr: index.json lists it, but it does not exist" in said
     assert "record-000004.pcr is damaged in its header" in said

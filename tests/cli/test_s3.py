@@ -120,7 +120,7 @@ def test_what_was_stopped_goes_on_and_what_others_made_stays(
     assert there.read(lost, 0, 100) == b"somebody else's"
     there.remove(lost)
     shutil.rmtree(tmp_path / "staging")
-    with pytest.raises(RecordError, match=r"record-000000\.pcr is not there, and neither is"):
+    with pytest.raises(RecordError, match=r"record-000000\.pcr does not exist, and neither does"):
         prepared()
     shutil.rmtree(tmp_path / "staging")
     there.remove(f"{name}/train/pcr/index.json")
