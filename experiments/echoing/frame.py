@@ -54,8 +54,8 @@ def tuned(frame: pd.DataFrame, by: str) -> pd.DataFrame:
     Columns: the keys, `learning_rate`, `num_rates`, `n` seeds, `num_reached`, `target_score`, `updates`,
     `fresh`, the chance level, reasons for exclusion, and `<measure>_mean`, `_min` and `_max` for each of
     MEASURES. These are NaN if a seed has none; TIMES also over runs of unlike hardware or settings.
-    `difference_*` is the last score minus that of the same seed of the panel's baseline (of the same scan,
-    batch size and epochs, with the smallest buffer), NaN if there is none.
+    `difference_*` is the last score minus the baseline's for the same seed: the panel's baseline has the same
+    scan, batch size and epochs, and the smallest buffer. NaN if there is none.
     """
     rows = []
     for panel, of_panel in frame.groupby(PANEL_KEYS, sort=True):

@@ -143,8 +143,8 @@ def deployment_table(runs: pd.DataFrame, metric: str | None = None) -> pd.DataFr
 
     The metric is the primary one, or another that the evaluations have.
 
-    `score_*` is of the final model, over `n` seeds or folds. `difference_*` is the score minus that of the
-    same seed's baseline at full fidelity. Its interval covers images too, if all runs saved predictions. Runs
+    `score_*` describes the final models of `n` seeds or folds. `difference_*` is the score minus the same
+    seed's baseline at full fidelity. Its interval covers images too, if all runs saved predictions. Runs
     that were not evaluated at their own group are left out.
     """
     found = pd.DataFrame([row for run in runs.to_dict("records") for row in _rows(run, metric)])

@@ -33,7 +33,7 @@ ROW_COLUMNS = [
     *("image_bytes", "images_per_record"),
     *("images_per_s", "slowest_images_per_s", "num_images", "cpu_s_per_image"),
 ]
-"""`images_per_s` is the steady rate of all processes together, `slowest_images_per_s` that of the slowest.
+"""`images_per_s` is the steady rate of all processes together, `slowest_images_per_s` the slowest one's.
 `cpu_s_per_image` includes opening the loaders."""
 REMEDY = "Measure into another folder (out=...), or delete this one."
 CASE = ["num_processes", "storage", "model_images_per_s", "scan"]

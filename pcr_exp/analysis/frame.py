@@ -177,8 +177,8 @@ def run_frame(runs: Iterable[Run], quality: pd.DataFrame | None = None) -> pd.Da
 
     * `storage` is a label with its numbers. `setting` comes from `setting_key`. `group` is NaN for a policy,
       and 0 for the baseline. `fold`, such as `0 of 5`, is empty without folds.
-    * `final_score`, of the finished model, is the reported score. `best_score` is that of the best
-      evaluation, chosen on the same images that it is measured on.
+    * `final_score` is the finished model's, and the reported one. `best_score` is the highest of all
+      evaluations, chosen on the same images that it is measured on.
     * FACTS and REACHED come from `reporting_rules.facts_of` and `reached_of`. `exclusive` is whether the run
       had the machine to itself, None if unknown.
     * `mean_image_bytes` of a policy's run is what it read per image, probes included.

@@ -2,7 +2,7 @@
 
 A job is the command that a user would type, `python -m experiments.train seed=1 ...`, with two environment
 variables that name its sweep and number. So only strings are pickled, a restarted job continues its run, and
-its log is that of a single run. All machines must see the same files.
+writes the same log as a single run. All machines must see the same files.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Measure the throughput of our scan levels, or predict that of a cluster's loaders, and draw it."""
+"""Measure the throughput of our scan levels, or predict a cluster's, and draw it."""
 
 from dataclasses import asdict
 from pathlib import Path

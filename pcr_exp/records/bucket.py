@@ -178,7 +178,7 @@ def _send_small(
         if data is None or data == before.get(path):
             continue
         if not storage.write(f"{name}/{path}", data, replaces=before.get(path)):
-            log.warning("%s/%s/%s was written by another encode meanwhile, and stays", storage, name, path)
+            log.warning("%s/%s/%s was written by another encode and is left unchanged", storage, name, path)
     storage.flush()
 
 

@@ -216,5 +216,5 @@ def test_what_another_encode_wrote_beside_records_stays_and_is_named(
     storage.write.return_value = False
     (tmp_path / sources.SOURCE_FILE).write_text("{}")
     bucket._send_small(tmp_path, storage, "pets", {}, [sources.SOURCE_FILE, sources.IMAGES_FILE])
-    assert "pets/source.json was written by another encode meanwhile, and stays" in caplog.text
+    assert "pets/source.json was written by another encode and is left unchanged" in caplog.text
     storage.write.assert_called_once_with("pets/source.json", b"{}", replaces=None)
