@@ -16,10 +16,10 @@ from scipy import optimize, stats
 
 from experiments.claims.verdict import Range
 from experiments.results.made_by import hardware_of
-from experiments.results.measured_under import numerics_of, numerics_words
+from experiments.results.measured_under import describe_numerics, numerics_of
 from pcr_exp.analysis.frame import run_frame
 from pcr_exp.analysis.intervals import half_of
-from pcr_exp.analysis.reporting_rules import all_hardware, may_say_speedup
+from pcr_exp.analysis.reporting_rules import all_hardware, speedup_excluded_because
 from pcr_exp.analysis.runs import read_runs
 from pcr_exp.analysis.statistics import SEEDS_ALONE, half_width, paired_ratios
 from pcr_exp.errors import RunError
@@ -118,7 +118,9 @@ def mean_of(case: str, values: Iterable[float]) -> Measured:
 
 def mean_ratio(case: str, over: pd.DataFrame, under: pd.DataFrame, measure: str) -> Measured:
     """Return the mean ratio of a measure, `over` to `under`, by seed; NaN if no speed-up may be shown."""
-    return mean_of(case, [math.nan] if may_say_speedup(over, under) else paired_ratios(over, under, measure))
+    return mean_of(
+        case, [math.nan] if speedup_excluded_because(over, under) else paired_ratios(over, under, measure)
+    )
 
 
 def difference_points(case: str, row: pd.Series) -> Measured:
@@ -192,7 +194,7 @@ class Committed:
         Raises:
             RunError: numerics.csv has none for one of them.
         """
-        return numerics_words(numerics_of(self.root, file) for file in self.files)
+        return describe_numerics(numerics_of(self.root, file) for file in self.files)
 
     def hardware(self, file: str) -> str:
         """Describe the hardware that `file` and the other `files` were measured on, as far as it is recorded.

@@ -16,19 +16,19 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormat
 from experiments.results.methods import over_seeds, page_frame, speedup_cell
 from pcr_exp.analysis.figure import (
     PANEL_WIDTH_IN,
-    alone_mark,
     footer,
     new_figure,
     panel_title,
     percent_axis,
+    single_run_mark,
 )
 from pcr_exp.analysis.frame import per_setting, seconds_of
 from pcr_exp.analysis.marks import upright_chance_lines
 from pcr_exp.analysis.page import Output, joined, sections
 from pcr_exp.analysis.primary_metric import metric_of
 from pcr_exp.analysis.reporting_rules import all_hardware
-from pcr_exp.analysis.statistics import interval_words, paired_difference, paired_ratio
-from pcr_exp.analysis.style import INK, MUTED, scan_words, style
+from pcr_exp.analysis.statistics import describe_interval, paired_difference, paired_ratio
+from pcr_exp.analysis.style import INK, MUTED, describe_scan, style
 from pcr_exp.analysis.tables import (
     NOTHING,
     Cell,
@@ -125,7 +125,7 @@ def _share(row: Mapping[str, Any], off: Mapping[str, Any] | None, measure: str) 
 def _combined_columns(run: Mapping[Any, Any]) -> dict[str, Any]:
     last, config = run["rows"][-1], run["config"]
     config = {**config, **{key: {**none, **config.get(key, {})} for key, none in _DEFAULTS.items()}}
-    methods = {"scan": scan_words(run["scan"]), **_methods(config)}
+    methods = {"scan": describe_scan(run["scan"]), **_methods(config)}
     on = [name for key, name in methods.items() if _is_on(key, name)]
     repeats = last.get("samples_trained", last["samples_seen"]) - last["samples_seen"]
     reused_bytes = repeats * last["record_bytes"] / last["samples_seen"]
@@ -165,8 +165,8 @@ def _is_on(method: str, name: str) -> bool:
     return name != ("baseline" if method == "scan" else "none")
 
 
-# None is a scan level's colour (`style.OTHER_LOOKS`). Shapes serve readers without colour.
-_LOOKS = {"storage": ("#0072B2", "o"), "network": ("#8c6d31", "s"), "memory": ("#009E73", "D")}
+# None is a scan level's colour (`style.OTHER_STYLES`). Shapes serve readers without colour.
+_STYLES = {"storage": ("#0072B2", "o"), "network": ("#8c6d31", "s"), "memory": ("#009E73", "D")}
 _COMPUTING = "#c4c4c4"
 _WIDTHS = (1.1, 1.0, 0.8)
 _INCHES_PER_ROW, _INCHES_AROUND = 0.36, 1.9
@@ -191,7 +191,7 @@ def _facts(group: Mapping[str, Any], rows: pd.DataFrame) -> str:
         f"Storage {group['storage']}, network {group['network']}, {_processes(group)}; "
         f"{_updates(rows)} updates; mean over n seeds (smallest to largest), bytes in brackets against all "
         "off; speed-up and difference: against all off of the same seed, the latter ± half its 95 % interval "
-        f"({interval_words(rows)}). "
+        f"({describe_interval(rows)}). "
         "Bytes saved for backward are those of one process, each storage once. "
         f"Setting {group['setting']}; {all_hardware(rows)}."
     )
@@ -266,7 +266,7 @@ def draw_combined(summary: pd.DataFrame) -> Figure:
                 ax.grid(axis="y", visible=False)
             most = rows["n"].max()
             names = zip(rows["combination"], rows["n"], strict=True)
-            axes[0].set_yticks(range(len(rows)), [name + alone_mark(n, most) for name, n in names])
+            axes[0].set_yticks(range(len(rows)), [name + single_run_mark(n, most) for name, n in names])
             axes[0].invert_yaxis()
             panel_title(axes[0], title, f"{_processes(group)}, n = {span(rows['n'])}")
             panel_title(axes[1], " ", f"storage {group['storage']}, network {group['network']}")
@@ -278,7 +278,7 @@ def draw_combined(summary: pd.DataFrame) -> Figure:
 def _draw_bytes(ax: Axes, rows: pd.DataFrame) -> None:
     places = [place for place in PLACES if rows[f"{place}_share"].notna().any()]
     for i, place in enumerate(places):
-        color, marker = _LOOKS[place]
+        color, marker = _STYLES[place]
         heights = rows.index + 0.18 * (i - (len(places) - 1) / 2)  # so equal shares do not overlap
         ax.plot(rows[f"{place}_share"], heights, marker, color=color, markersize=6, label=place)
     ax.axvline(1, color=MUTED, linewidth=1, linestyle="--", zorder=1)
@@ -305,8 +305,8 @@ def _draw_seconds(ax: Axes, rows: pd.DataFrame) -> None:
     left = pd.Series(0.0, index=rows.index)
     for seconds, color, name in (
         (computing, _COMPUTING, "computing"),
-        (network, _LOOKS["network"][0], "network"),
-        (wait, _LOOKS["storage"][0], "data"),
+        (network, _STYLES["network"][0], "network"),
+        (wait, _STYLES["storage"][0], "data"),
     ):
         ax.barh(rows.index, seconds, left=left, height=0.6, color=color, label=name)
         left = left + seconds

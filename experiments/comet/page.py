@@ -16,9 +16,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from pcr_exp.analysis.caption import NOT_TIMED, Caption, hardware_words
+from pcr_exp.analysis.caption import NOT_TIMED, Caption, describe_hardware
 from pcr_exp.analysis.figure import BELOW, MAX_CURVES, draw_panels, note, panel_title, panels, save_figure
-from pcr_exp.analysis.style import INK, MUTED, OTHER_LOOKS, style
+from pcr_exp.analysis.style import INK, MUTED, OTHER_STYLES, style
 from pcr_exp.analysis.tables import Cell, kilobytes, markdown_table, number
 from pcr_exp.errors import RunError
 from pcr_exp.runs.directory import RunDirectory
@@ -26,8 +26,8 @@ from pcr_exp.system.atomic import make_folder, write_atomic
 from pcr_exp.system.provenance import write_measured
 
 # None is a scan level's colour.
-_MODE_COLORS = {"none": INK, "lossless": "#9aa5b1", "recompute": OTHER_LOOKS[1][0]}
-_COLOR = OTHER_LOOKS[0][0]
+_MODE_COLORS = {"none": INK, "lossless": "#9aa5b1", "recompute": OTHER_STYLES[1][0]}
+_COLOR = OTHER_STYLES[0][0]
 _MEMORY_PANELS = {"kept_bytes": "saved for backward", "peak_bytes": "peak of forward and backward"}
 UNIFORM = 1 / math.sqrt(3)
 FORMS = {"exact": "sigma = eb sqrt(R/3) ||G||", "paper": "sigma = 0.32 L sqrt(N R) eb"}
@@ -228,7 +228,7 @@ def save_study_figure(name: str, rows: pd.DataFrame, measured_in: Path, out: Pat
         shows=shows,
         of=(f"{meta['dataset']} · {meta['title'].replace(', ', ' · ')}",),
         n=n,
-        hardware=hardware_words(meta),
+        hardware=describe_hardware(meta),
         storage=NOT_TIMED,
     )
     draws: dict[str, Callable[[pd.DataFrame], Figure]] = {

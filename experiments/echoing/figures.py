@@ -12,29 +12,29 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator
 
 from experiments.echoing.frame import BASELINE, PANEL_KEYS, SERIES_KEYS
-from experiments.results.methods import target_words
+from experiments.results.methods import describe_target
 from pcr_exp.analysis.figure import (
     BELOW,
     MAX_CURVES,
     accuracy_axis,
-    alone_mark,
     draw_panels,
     footer,
     named_line,
     panel_title,
     panels,
     same_limits,
+    single_run_mark,
     target_line,
     ticks_in_bytes,
 )
 from pcr_exp.analysis.frame import per_setting
 from pcr_exp.analysis.marks import chance_lines
 from pcr_exp.analysis.primary_metric import metric_of
-from pcr_exp.analysis.style import INK, MUTED, fallback_look, level_of, scan_levels, scan_words, style
+from pcr_exp.analysis.style import INK, MUTED, describe_scan, fallback_style, level_of, scan_levels, style
 from pcr_exp.analysis.tables import span, with_unit
 
-# None is a scan level's colour (`style.OTHER_LOOKS`). Shapes serve readers without colour.
-_LOOKS = {
+# None is a scan level's colour (`style.OTHER_STYLES`). Shapes serve readers without colour.
+_STYLES = {
     BASELINE: (INK, "s"),
     "batch": ("#56b4e9", "D"),
     "example_after": ("#009E73", "^"),
@@ -50,15 +50,15 @@ def variant_of(row: Mapping[Any, Any]) -> str:
     return "finer repeats" if row["repeat_groups"] else str(row["variant"])
 
 
-def look_of(variant: str) -> dict[str, str]:
+def style_of(variant: str) -> dict[str, str]:
     """Return colour and marker of a variant as matplotlib keywords."""
-    color, marker = _LOOKS.get(variant) or fallback_look(variant)
+    color, marker = _STYLES.get(variant) or fallback_style(variant)
     return {"color": color, "marker": marker}
 
 
 def dashes_of(variant: str) -> Any:
     """Return a variant's dashes, for figures where colour means something else; dotted if it is not ours."""
-    return dict(zip(_LOOKS, _DASHES, strict=True)).get(variant, ":")
+    return dict(zip(_STYLES, _DASHES, strict=True)).get(variant, ":")
 
 
 def name_of(row: Mapping[Any, Any], *, with_factor: bool = False) -> str:
@@ -75,7 +75,7 @@ def name_of(row: Mapping[Any, Any], *, with_factor: bool = False) -> str:
 
 def in_order(summary: pd.DataFrame) -> pd.DataFrame:
     """Sort rows of `tuned`: baseline, batches, samples after and before augmentation, other variants."""
-    variants = [*_LOOKS, *sorted(set(summary["variant"]) - set(_LOOKS))]
+    variants = [*_STYLES, *sorted(set(summary["variant"]) - set(_STYLES))]
     rank = [variants.index(variant_of(row)) for row in summary.to_dict("records")]
     return (
         summary.assign(_rank=rank)
@@ -119,7 +119,7 @@ def draw_fresh_to_target(summary: pd.DataFrame) -> Figure:
     worth as much as fresh images. A variant has no bar unless every seed reaches the target.
     """
     found = [
-        (title, f"e = {rows['factor'].max():g}, {target_words(rows)}, {subtitle}", in_order(rows))
+        (title, f"e = {rows['factor'].max():g}, {describe_target(rows)}, {subtitle}", in_order(rows))
         for title, subtitle, rows in echo_panels(summary)
     ]
     return draw_panels(found, _draw_fresh, wide=True, words=_WHISKERS)
@@ -160,12 +160,13 @@ def _draw_score(ax: Axes, rows: pd.DataFrame) -> None:
 def _bars(ax: Axes, rows: pd.DataFrame, measure: str) -> None:
     for place, row in enumerate(rows.to_dict("records")):
         mean, low, high = (row[f"{measure}_{part}"] for part in ("mean", "min", "max"))
-        ax.bar(place, mean, width=0.7, color=look_of(variant_of(row))["color"])
+        ax.bar(place, mean, width=0.7, color=style_of(variant_of(row))["color"])
         ax.errorbar(place, mean, [[mean - low], [high - mean]], color=MUTED, capsize=3, linewidth=1.2)
     # One word per line, because there are up to seven bars side by side.
     most = rows["n"].max()
     names = [
-        name_of(row).replace(", ", "\n").replace(" ", "\n") + alone_mark(row["n"], most).replace(" ", "\n", 1)
+        name_of(row).replace(", ", "\n").replace(" ", "\n")
+        + single_run_mark(row["n"], most).replace(" ", "\n", 1)
         for row in rows.to_dict("records")
     ]
     ax.set_xticks(range(len(rows)), names, fontsize=8)
@@ -213,7 +214,7 @@ def series(rows: pd.DataFrame, x: str) -> list[tuple[str, pd.DataFrame]]:
         name = name_of({**first, "buffer": 1} if x == "buffer" else first, with_factor=x != "factor")
         if x == "factor":
             line = pd.concat([_start(baselines, first), line])
-        scan = f"{scan_words(first['scan'])}, " if has_scans else ""
+        scan = f"{describe_scan(first['scan'])}, " if has_scans else ""
         lines.append((scan + name, line.sort_values(x)))
     return lines
 
@@ -231,7 +232,7 @@ def draw_points(ax: Axes, line: pd.DataFrame, x: str, measure: str, name: str) -
     A cross on the axis marks a missing mean, where not every seed reached the target.
     """
     mean, low, high = (line[f"{measure}_{part}"] for part in ("mean", "min", "max"))
-    look = look_of(variant_of(line.iloc[-1].to_dict()))
+    look = style_of(variant_of(line.iloc[-1].to_dict()))
     ax.errorbar(line[x], mean, [mean - low, high - mean], capsize=3, elinewidth=1, label=name, **look)  # type: ignore[arg-type]
     for x_value, y_value, n in zip(line[x], mean, line["n"], strict=True):
         if n == 1 < line["n"].max():
@@ -244,7 +245,7 @@ def draw_points(ax: Axes, line: pd.DataFrame, x: str, measure: str, name: str) -
 def target_of(rows: pd.DataFrame) -> str:
     """Return the target in words, and the meaning of a cross if there is one."""
     missed = (rows["num_reached"] < rows["n"]).any()
-    return f"{target_words(rows)}{' (x: missed)' if missed else ''}"
+    return f"{describe_target(rows)}{' (x: missed)' if missed else ''}"
 
 
 def x_axis(ax: Axes, rows: pd.DataFrame, x: str) -> None:
@@ -298,7 +299,7 @@ def draw_bound(ax: Axes, line: pd.DataFrame) -> None:
     bound = bound_ms(
         factors, line["upstream_s_per_sample_mean"].mean(), line["downstream_s_per_sample_mean"].mean()
     )
-    color = look_of(variant_of(line.iloc[-1].to_dict()))["color"]
+    color = style_of(variant_of(line.iloc[-1].to_dict()))["color"]
     ax.plot(factors, bound, color=color, linewidth=1, linestyle=":", zorder=1)
 
 

@@ -20,13 +20,13 @@ from experiments.echoing.figures import (
     name_of,
 )
 from experiments.echoing.frame import COMPARED, PANEL_KEYS, SERIES_KEYS, echo_frame, tuned
-from experiments.results.methods import target_words
-from pcr_exp.analysis.distinguishing import setting_words
+from experiments.results.methods import describe_target
+from pcr_exp.analysis.distinguishing import describe_settings
 from pcr_exp.analysis.page import Output, joined, sections
 from pcr_exp.analysis.primary_metric import metric_of
 from pcr_exp.analysis.runs import evaluations_at
-from pcr_exp.analysis.statistics import interval_words
-from pcr_exp.analysis.style import scan_words
+from pcr_exp.analysis.statistics import describe_interval
+from pcr_exp.analysis.style import describe_scan
 from pcr_exp.analysis.tables import (
     Cell,
     Footnotes,
@@ -54,7 +54,7 @@ def write_echo_report(output: Output) -> None:
     if frame.empty or (frame["factor"] == 1).all():
         return
     summary = tuned(frame, "fresh_to_target")
-    output.table("echo", summary, echo_to_markdown(summary, setting_words(frame, COMPARED)))
+    output.table("echo", summary, echo_to_markdown(summary, describe_settings(frame, COMPARED)))
     topics = pd.concat(pd.Series(_topic(rows), index=rows.index) for _, rows in summary.groupby(PANEL_KEYS))
     of_topic = dict(list(summary.groupby(topics)))
     if "bytes" in of_topic:
@@ -107,18 +107,18 @@ def _topic(rows: pd.DataFrame) -> str:
 def echo_to_markdown(summary: pd.DataFrame, settings: Mapping[str, str] | None = None) -> str:
     """Return a table per panel of `tuned`: means over n seeds (smallest to largest).
 
-    `settings`, from `distinguishing.setting_words`, name settings in titles that would otherwise be equal.
+    `settings`, from `distinguishing.describe_settings`, name them in titles that would otherwise be equal.
     """
     return joined(sections(summary, PANEL_KEYS, settings, _facts, _columns, in_order))
 
 
 def _facts(group: Mapping[str, Any], rows: pd.DataFrame) -> str:
     return (
-        f"storage {group['storage']}, {facts(rows)}; {target_words(rows)}; "
+        f"storage {group['storage']}, {facts(rows)}; {describe_target(rows)}; "
         "mean over n seeds (smallest to largest); bytes are of records; "
         f"difference: last {metric_of(rows).words} less that of the same seed of the baseline with the "
         "smallest buffer, "
-        f"± half its 95 % interval ({interval_words(rows)}); {' / '.join(sorted(set(rows['hardware'])))}."
+        f"± half its 95 % interval ({describe_interval(rows)}); {' / '.join(sorted(set(rows['hardware'])))}."
     )
 
 
@@ -141,7 +141,7 @@ def _columns(rows: pd.DataFrame, notes: Footnotes) -> dict[str, Cell]:
 
     return {
         "echo": lambda row: name_of(row, with_factor=True),
-        "scan": lambda row: scan_words(row["scan"]),
+        "scan": lambda row: describe_scan(row["scan"]),
         "batch": lambda row: str(row["batch_size"]),
         "n": lambda row: notes.count(row["n"]),
         "updates": lambda row: f"{row['updates']:,}",

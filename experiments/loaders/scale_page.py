@@ -27,7 +27,7 @@ from experiments.results.study import Study
 from pcr_exp.analysis.caption import NOT_TIMED, Caption
 from pcr_exp.analysis.figure import BELOW, footer, new_figure, panel_title, panels, save_figure
 from pcr_exp.analysis.plan import bandwidth_images_per_s, images_per_s
-from pcr_exp.analysis.style import OTHER_LOOKS, group_color, group_marker, style
+from pcr_exp.analysis.style import OTHER_STYLES, group_color, group_marker, style
 from pcr_exp.system import MIB
 
 WORKERS = [2**power for power in range(11)]
@@ -131,7 +131,7 @@ def draw_cost(rows: pd.DataFrame) -> Figure:
         for ax, column, words in zip(
             axes, ("peak_mib", "cpu_s"), ("MiB at the peak", "CPU seconds"), strict=True
         ):
-            for (color, marker), (what, line) in zip(OTHER_LOOKS, rows.groupby("what"), strict=False):
+            for (color, marker), (what, line) in zip(OTHER_STYLES, rows.groupby("what"), strict=False):
                 words_of = str(what).replace("_", " ")
                 ax.plot(line["num_images"], line[column], color=color, marker=marker, label=words_of)
             ax.set(xscale="log", yscale="log", xlabel="images", ylabel=words)

@@ -15,7 +15,7 @@ from scipy import stats
 
 from pcr_exp.analysis.accuracy import per_panel
 from pcr_exp.analysis.figure import BELOW, accuracy_axis, draw_panels, marks_without_bars
-from pcr_exp.analysis.frame import BY_DEFINITION, GROUP_KEYS, LEVEL, ms_ssim_words
+from pcr_exp.analysis.frame import BY_DEFINITION, GROUP_KEYS, LEVEL, describe_ms_ssim
 from pcr_exp.analysis.intervals import half_of
 from pcr_exp.analysis.marks import chance_lines
 from pcr_exp.analysis.page import Output
@@ -92,7 +92,7 @@ def draw_accuracy_vs_mssim(points: pd.DataFrame) -> Figure:
     scan group have the same pixels, and are one point at MS-SSIM 1.
     """
     found = [
-        (title, f"{subtitle}\n{_measured_on(rows)}\n{_fit_words(rows)}", rows)
+        (title, f"{subtitle}\n{_measured_on(rows)}\n{_describe_fit(rows)}", rows)
         for title, subtitle, rows in per_panel(points)
     ]
     return draw_panels(found, _draw_panel)
@@ -144,10 +144,10 @@ def _measured_on(rows: pd.DataFrame) -> str:
 
 
 def _name_of(rows: pd.DataFrame) -> str:
-    return ms_ssim_words(rows["ms_ssim_of"])
+    return describe_ms_ssim(rows["ms_ssim_of"])
 
 
-def _fit_words(rows: pd.DataFrame) -> str:
+def _describe_fit(rows: pd.DataFrame) -> str:
     """Describe the line, or why there is none."""
     (fit,) = tolerance_fits(rows).to_dict("records")
     if fit["no_line"]:

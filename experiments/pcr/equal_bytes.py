@@ -15,19 +15,19 @@ from matplotlib.figure import Figure
 
 from experiments.pcr.learning import other_metrics
 from experiments.results.methods import page_frame
-from pcr_exp.analysis.figure import alone_mark, footer, new_figure, panel_title, points_axis
+from pcr_exp.analysis.figure import footer, new_figure, panel_title, points_axis, single_run_mark
 from pcr_exp.analysis.over_images import with_intervals
 from pcr_exp.analysis.page import Output, joined, sections
 from pcr_exp.analysis.primary_metric import metric_of
 from pcr_exp.analysis.statistics import (
     DIFFERENCE,
     by_repeat,
+    describe_interval,
     distinct_seeds,
-    interval_words,
     repeat_of,
     spread,
 )
-from pcr_exp.analysis.style import INK, MUTED, scan_words, style
+from pcr_exp.analysis.style import INK, MUTED, describe_scan, style
 from pcr_exp.analysis.tables import Cell, Footnotes, difference_cell, percent, spread_cell
 from pcr_exp.policies.schedule import probabilities
 from pcr_exp.training.task import headline_called
@@ -114,7 +114,7 @@ def _way(run: Mapping[Any, Any], whole: pd.Series) -> str:
     images = run["num_train"] / whole["num_train"]
     fewer = f"{100 * images:.0f} % of the images" if images < 0.9 else ""
     epochs = f"{run['epochs']} epochs" if run["epochs"] != whole["epochs"] else ""
-    scan = "" if run["scan"] == "baseline" else run["mixed"] or scan_words(run["scan"])
+    scan = "" if run["scan"] == "baseline" else run["mixed"] or describe_scan(run["scan"])
     return ", ".join(part for part in (scan, fewer, epochs) if part) or "whole"
 
 
@@ -151,7 +151,7 @@ def equal_bytes_to_markdown(table: pd.DataFrame) -> str:
         return (
             "Final validation scores in full, mean over n runs (smallest to largest). Shares are of the "
             "record bytes that the whole training reads; differences, in points, are to it, of the same "
-            f"seed or fold, ± half their 95 % interval ({interval_words(rows)}); setting "
+            f"seed or fold, ± half their 95 % interval ({describe_interval(rows)}); setting "
             f"{group['setting']}."
         )
 
@@ -203,7 +203,7 @@ def draw_equal_bytes(table: pd.DataFrame) -> Figure:
                 _draw_budget(ax, rows)
                 panel_title(ax, title if ax is of_row[0] else " ", headline_called(str(metric)).words)
                 ax.tick_params(labelleft=ax is of_row[0])
-        footer(figure, f"points against the whole training, with 95 % intervals: {interval_words(less)}")
+        footer(figure, f"points against the whole training, with 95 % intervals: {describe_interval(less)}")
     return figure
 
 
@@ -212,7 +212,7 @@ def _draw_budget(ax: Axes, rows: pd.DataFrame) -> None:
     ax.errorbar(points, range(len(rows)), xerr=ci95, fmt="o", color=INK, capsize=3, elinewidth=1.3)
     ax.axvline(0, color=MUTED, linewidth=1, zorder=1)
     most = rows["n"].max()
-    names = [f"{row['way']}{alone_mark(row['n'], most)}" for row in rows.to_dict("records")]
+    names = [f"{row['way']}{single_run_mark(row['n'], most)}" for row in rows.to_dict("records")]
     ax.set_yticks(range(len(rows)), names)
     ax.set_ylim(len(rows) - 0.5, -0.5)
     ax.grid(axis="y", visible=False)

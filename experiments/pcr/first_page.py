@@ -18,7 +18,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator, PercentF
 from pcr_exp.analysis.caption import Caption
 from pcr_exp.analysis.figure import footer, new_figure, panel_title, save_figure
 from pcr_exp.analysis.one_image import read_jpeg, tour_scans
-from pcr_exp.analysis.style import INK, MUTED, OTHER_LOOKS, group_color, style
+from pcr_exp.analysis.style import INK, MUTED, OTHER_STYLES, group_color, style
 from pcr_exp.analysis.tables import kilobytes
 from pcr_exp.images.transcode import to_progressive
 
@@ -112,7 +112,7 @@ def _show(ax: Axes, row: dict[Any, Any]) -> None:
 
 
 def _draw_accuracy(ax: Axes, rows: pd.DataFrame) -> None:
-    for (color, marker), (line, lost) in zip(OTHER_LOOKS, rows.groupby("line", sort=False), strict=False):
+    for (color, marker), (line, lost) in zip(OTHER_STYLES, rows.groupby("line", sort=False), strict=False):
         lost = lost.sort_values("bytes_share")
         ends = np.abs(lost[["low", "high"]].to_numpy() - lost[["value"]].to_numpy()).T
         ax.errorbar(
@@ -130,7 +130,7 @@ def _draw_speed(ax: Axes, rows: pd.DataFrame) -> None:
     shares = np.linspace(rows["bytes_share"].min(), 1, 50)
     ax.plot(shares, 1 / shares, color=MUTED, linestyle=":", linewidth=1.2, label="as the bytes say")
     lines = rows[rows["group"] > 0].groupby("line", sort=False)
-    for (color, marker), dashes, (line, rates) in zip(OTHER_LOOKS[4:], _DASHES, lines, strict=False):
+    for (color, marker), dashes, (line, rates) in zip(OTHER_STYLES[4:], _DASHES, lines, strict=False):
         rates = rates.sort_values("bytes_share")
         look: dict[str, Any] = {"color": color, "marker": marker, "linestyle": dashes}
         ax.plot(rates["bytes_share"], rates["value"], label=line, **look)

@@ -13,15 +13,15 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from pcr_exp.analysis.distinguishing import setting_words
+from pcr_exp.analysis.distinguishing import describe_settings
 from pcr_exp.analysis.figure import (
     BELOW,
-    alone_mark,
     footer,
     marks_without_bars,
     new_figure,
     panel_title,
     points_axis,
+    single_run_mark,
 )
 from pcr_exp.analysis.frame import GROUP_KEYS, LEVEL, per_setting
 from pcr_exp.analysis.front import TESTED_AT
@@ -30,8 +30,8 @@ from pcr_exp.analysis.over_images import with_intervals
 from pcr_exp.analysis.page import Output, joined, sections
 from pcr_exp.analysis.primary_metric import metric_of
 from pcr_exp.analysis.runs import evaluations_at
-from pcr_exp.analysis.statistics import DIFFERENCE, distinct_seeds, interval_words, spread
-from pcr_exp.analysis.style import INK, MUTED, OTHER_LOOKS, names_of, scan_levels, scan_words, style
+from pcr_exp.analysis.statistics import DIFFERENCE, describe_interval, distinct_seeds, spread
+from pcr_exp.analysis.style import INK, MUTED, OTHER_STYLES, describe_scan, names_of, scan_levels, style
 from pcr_exp.analysis.tables import (
     NOTHING,
     Cell,
@@ -183,7 +183,7 @@ def write_deployment(output: Output) -> None:
     table = deployment_table(output.frame)
     if table.empty:
         return
-    words = setting_words(output.frame)
+    words = describe_settings(output.frame)
     output.table("deployment", table, deployment_to_markdown(table, words))
     for metric in other_metrics(output.frame):
         by_metric = deployment_table(output.frame, metric)
@@ -209,14 +209,15 @@ def other_metrics(runs: pd.DataFrame) -> list[str]:
 def deployment_to_markdown(table: pd.DataFrame, words: Mapping[str, str] | None = None) -> str:
     """Return a table per setting, with scan levels in rows and fidelities of the test in columns.
 
-    `words`, from `distinguishing.setting_words`, name the settings in titles that would be alike.
+    `words`, from `distinguishing.describe_settings`, name the settings in titles that would be alike.
     """
 
     def facts(group: Mapping[str, Any], rows: pd.DataFrame) -> str:
         return (
             f"Final validation {metric_of(rows).words}, mean over n runs (smallest to largest): images in "
             "full, or read as in training. Differences, in points, are to the baseline in full, of the same "
-            f"seed or fold, ± half their 95 % interval ({interval_words(rows)}); setting {group['setting']}."
+            f"seed or fold, ± half their 95 % interval ({describe_interval(rows)}); "
+            f"setting {group['setting']}."
         )
 
     by_scan = sections(table, GROUP_KEYS, words, facts, _columns, lambda rows: rows.drop_duplicates("scan"))
@@ -225,7 +226,7 @@ def deployment_to_markdown(table: pd.DataFrame, words: Mapping[str, str] | None 
 
 def _columns(rows: pd.DataFrame, notes: Footnotes) -> dict[str, Cell]:
     cells: dict[str, Cell] = {
-        "trained at": lambda row: scan_words(row["scan"]),
+        "trained at": lambda row: describe_scan(row["scan"]),
         "n": lambda row: notes.count(row["n"]),
     }
     for tested_at in [tested_at for tested_at in TESTED_AT if tested_at in set(rows["tested_at"])]:
@@ -266,7 +267,7 @@ _WORDS = {
     "same": "tested as read in training",
     "renewed": "tested in full, BatchNorm renewed",
 }
-_LOOKS = dict(zip(_WORDS, [(INK, "o"), *OTHER_LOOKS[:2]], strict=True))
+_STYLES = dict(zip(_WORDS, [(INK, "o"), *OTHER_STYLES[:2]], strict=True))
 _WIDTH_IN, _LINE_IN, _AROUND_IN = 6.8, 0.42, 1.9
 _BESIDE = 0.18
 """Half the distance between the marks of two fidelities, as a share of a line's height."""
@@ -284,7 +285,7 @@ def draw_differences(table: pd.DataFrame) -> Figure:
         axes = figure.subplots(len(groups), squeeze=False, height_ratios=heights)[:, 0]
         for ax, (title, rows) in zip(axes, groups, strict=True):
             _draw_panel(ax, rows)
-            panel_title(ax, title, f"95 % intervals: {interval_words(rows)}")
+            panel_title(ax, title, f"95 % intervals: {describe_interval(rows)}")
         footer(figure, "linear within 3 points, logarithmic beyond")
     return figure
 
@@ -301,10 +302,10 @@ def _draw_panel(ax: Axes, rows: pd.DataFrame) -> None:
     labels = []
     for place, level in enumerate(levels):
         alike = rows[rows["scan"] == level.label]
-        labels.append(names[level] + alone_mark(alike["n"].max(), most))
+        labels.append(names[level] + single_run_mark(alike["n"].max(), most))
         for number, way in enumerate(ways):
             for row in alike[alike["tested_at"] == way].to_dict("records"):
-                color, marker = _LOOKS[way]
+                color, marker = _STYLES[way]
                 ci95 = row["difference_ci95"]
                 ax.errorbar(
                     100 * row["difference_mean"],

@@ -24,7 +24,7 @@ from experiments.pcr.model_validation import (
     load_validation,
     predict_times,
 )
-from pcr_exp.analysis.caption import Caption, hardware_words, of_runs
+from pcr_exp.analysis.caption import Caption, describe_hardware, of_runs
 from pcr_exp.analysis.figure import (
     BELOW,
     draw_panels,
@@ -39,7 +39,7 @@ from pcr_exp.analysis.figure import (
 from pcr_exp.analysis.frame import run_frame
 from pcr_exp.analysis.plan import knee_image_bytes, roofline_images_per_s
 from pcr_exp.analysis.runs import read_runs
-from pcr_exp.analysis.style import MUTED, level_of, scan_levels, scan_words, style
+from pcr_exp.analysis.style import MUTED, describe_scan, level_of, scan_levels, style
 from pcr_exp.analysis.tables import kilobytes, markdown_table, median_cell, span, three_figures
 from pcr_exp.system import MIB
 from pcr_exp.system.provenance import describe_code
@@ -236,7 +236,7 @@ def _caption(measured: Validation, shows: str, cells: pd.DataFrame) -> Caption:
         shows=shows,
         of=(f"{settings['dataset']} · a pretended model · crops of {settings['image_size']} px",),
         n=f"n = {span(cells['n'])} repeats",
-        hardware=hardware_words(measured.meta),
+        hardware=describe_hardware(measured.meta),
         storage=f"storage: {storages.replace('unlimited', 'no limit in MiB/s')}",
     )
 
@@ -333,7 +333,7 @@ _CELLS = {
     "storage": lambda row: row["storage"],
     "processes": lambda row: str(row["num_processes"]),
     "model, images/s each": _model,
-    "scan": lambda row: scan_words(row["scan"]),
+    "scan": lambda row: describe_scan(row["scan"]),
     "limit": lambda row: row["bound"].replace("_", " "),
     "predicted images/s": lambda row: three_figures(row["predicted_images_per_s"]),
     "measured images/s": median_cell("images_per_s", three_figures),
@@ -342,7 +342,7 @@ _CELLS = {
 
 _TIMES = {
     "task": lambda row: f"{row['dataset']} · {row['label']}",
-    "scan": lambda row: scan_words(row["scan"]),
+    "scan": lambda row: describe_scan(row["scan"]),
     "seed": lambda row: str(row["seed"]),
     "epochs": lambda row: f"{row['epochs_to_accuracy']:g}",
     "limit": lambda row: row["bound"],

@@ -9,9 +9,9 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from pcr_exp.analysis.figure import footer, panels, percent_axis, save_figure
-from pcr_exp.analysis.frame import WHOLE, ms_ssim_words
+from pcr_exp.analysis.frame import WHOLE, describe_ms_ssim
 from pcr_exp.analysis.quality import META_FILE, REMEDY, caption_of, load_quality, metas_by_name
-from pcr_exp.analysis.style import OTHER_LOOKS, style
+from pcr_exp.analysis.style import OTHER_STYLES, style
 from pcr_exp.errors import RunError
 from pcr_exp.measuring.quality import summarise_quality
 
@@ -47,7 +47,7 @@ def draw_quality_overview(overview: pd.DataFrame) -> Figure:
         figure, (kept, cost) = panels(2)
         width, height = figure.get_size_inches()
         figure.set_size_inches(width + 1.4, height + 0.6)
-        for (color, marker), dataset in zip(OTHER_LOOKS, datasets, strict=False):
+        for (color, marker), dataset in zip(OTHER_STYLES, datasets, strict=False):
             rows = overview[overview["dataset"] == dataset]
             look: dict[str, Any] = {
                 "color": color,
@@ -57,7 +57,7 @@ def draw_quality_overview(overview: pd.DataFrame) -> Figure:
             }
             kept.plot(rows["group"], rows["ms_ssim_mean"], label=dataset, **look)
             cost.plot(rows["group"], rows["bytes_share"], **look)
-        kept.set_ylabel(f"mean {ms_ssim_words([WHOLE])}")
+        kept.set_ylabel(f"mean {describe_ms_ssim([WHOLE])}")
         cost.set_ylabel("bytes, share of all scans")
         percent_axis(cost.yaxis)
         cost.set_ylim(bottom=0)

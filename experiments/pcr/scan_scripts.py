@@ -38,10 +38,10 @@ from experiments.pcr.scan_script_costs import (
     optimised_bytes,
 )
 from experiments.results.study import TABLES_FILE, Row, Study, one_core, save_rows, to_markdown
-from pcr_exp.analysis.caption import Caption, hardware_words
+from pcr_exp.analysis.caption import Caption, describe_hardware
 from pcr_exp.analysis.figure import footer, panel_title, panels, save_figure
-from pcr_exp.analysis.frame import WHOLE, ms_ssim_words
-from pcr_exp.analysis.style import INK, MUTED, OTHER_LOOKS, share_color, style
+from pcr_exp.analysis.frame import WHOLE, describe_ms_ssim
+from pcr_exp.analysis.style import INK, MUTED, OTHER_STYLES, share_color, style
 from pcr_exp.analysis.tables import Cell, markdown_table
 from pcr_exp.config.scan_scripts import JpegScan, ScanScript, ScanScriptConfig, check_scans
 from pcr_exp.places import CONFIGS
@@ -256,7 +256,7 @@ def draw_front(
     One marker per script, filled if no other script beats it in all three costs. Colours in the third panel
     show the share of bytes, as in every figure. `facts` and `of_groups` are those of the two tables.
     """
-    looks = dict(zip([_DEFAULT, *_others(search)], [(INK, "s"), *OTHER_LOOKS], strict=False))
+    looks = dict(zip([_DEFAULT, *_others(search)], [(INK, "s"), *OTHER_STYLES], strict=False))
     with style():
         figure, (whole, middle, quality) = panels(3)
         for ax, column in ((whole, "bytes_share"), (middle, "middle_bytes_share")):
@@ -271,7 +271,7 @@ def draw_front(
         for name, rows in groups.groupby("script", sort=False):
             _draw_quality(quality, rows.groupby("group").first(), looks[str(name)])
         quality.set_xlabel("bytes / optimised baseline")
-        quality.set_ylabel(f"1 - {ms_ssim_words([WHOLE])}")
+        quality.set_ylabel(f"1 - {describe_ms_ssim([WHOLE])}")
         quality.set_yscale("log")
         panel_title(quality, "Every prefix", f"decode=scaled; n = {of_groups['num_compared']} images")
         whole.legend(loc="upper right")
@@ -332,7 +332,7 @@ def draw_folder(folder: Path, out: Path) -> list[Path]:
         of=("native ImageNet images · whole images · no model",),
         n=f"n = {facts['num_searched']} images, of which {facts['num_compared']} were compared; of the last "
         f"panel {of_groups['num_images']} and {of_groups['num_compared']}",
-        hardware=hardware_words(facts),
+        hardware=describe_hardware(facts),
         storage="no storage: images lie in memory",
     )
     draw = partial(draw_front, groups=groups, facts=facts, of_groups=of_groups)
@@ -347,7 +347,7 @@ def tables(folder: Path) -> str:
         "script": lambda row: str(row["script"]),
         "scans": lambda row: str(row["num_scans"]),
         "bytes": lambda row: f"{row['bytes_share']:.3f}",
-        f"middle: group, bytes, {ms_ssim_words([WHOLE])}": lambda row: (
+        f"middle: group, bytes, {describe_ms_ssim([WHOLE])}": lambda row: (
             f"{row['middle_group']}, {row['middle_bytes_share']:.3f}, {row['middle_ms_ssim']:.3f}"
         ),
         "full decode": lambda row: (

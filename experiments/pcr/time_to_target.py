@@ -27,7 +27,7 @@ from pcr_exp.analysis.reporting_rules import (
     UNLIKE,
     all_hardware,
     distinct,
-    may_say_time_to,
+    time_to_excluded_because,
 )
 from pcr_exp.analysis.statistics import repeat_of
 from pcr_exp.errors import RunError
@@ -272,7 +272,7 @@ def _no_time(
     if headline != learned["headline"]:
         wanted, given = (headline_called(name).words for name in (headline, learned["headline"]))
         return f"the target is of {wanted}, and runs are judged by {given}"
-    if target_excluded_because := may_say_time_to(
+    if target_excluded_because := time_to_excluded_because(
         target, learned["majority_share"], learned["num_classes"], headline
     ):
         return target_excluded_because

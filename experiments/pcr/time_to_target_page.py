@@ -22,7 +22,7 @@ from pcr_exp.analysis.frame import run_frame
 from pcr_exp.analysis.measured import measured_line
 from pcr_exp.analysis.reporting_rules import all_hardware
 from pcr_exp.analysis.runs import read_runs, read_timed_runs
-from pcr_exp.analysis.style import scan_levels, scan_words
+from pcr_exp.analysis.style import describe_scan, scan_levels
 from pcr_exp.analysis.tables import (
     NOTHING,
     Cell,
@@ -223,7 +223,7 @@ def _epoch_range(row: Mapping[Any, Any]) -> str:
 
 _EPOCHS: dict[str, Cell] = {
     "task": _task,
-    "scan": lambda row: scan_words(row["scan"]),
+    "scan": lambda row: describe_scan(row["scan"]),
     "seeds": lambda row: str(row["n"]),
     "epochs": _epoch_range,
     "evaluated every": lambda row: str(row["eval_every_epochs"]),

@@ -25,7 +25,7 @@ from experiments.results.made_by import recorded_hardware
 from pcr_exp.analysis.caption import NOT_TIMED, Caption
 from pcr_exp.analysis.figure import BELOW, footer, panel_title, panels, points_axis, save_figure
 from pcr_exp.analysis.intervals import CONFIDENCE
-from pcr_exp.analysis.style import INK, MUTED, OTHER_LOOKS, style
+from pcr_exp.analysis.style import INK, MUTED, OTHER_STYLES, style
 from pcr_exp.analysis.tables import markdown_table, number, span
 from pcr_exp.analysis.tolerance import WORDS
 from pcr_exp.analysis.tolerance_page import META_FILE
@@ -36,7 +36,7 @@ from pcr_exp.system.atomic import make_folder, write_atomic
 NAME = "tolerance_vs_training"
 TASK = ["dataset", "label"]
 NUM_DRAWS = 10_000
-_LOOKS = [(INK, "o"), *OTHER_LOOKS]
+_STYLES = [(INK, "o"), *OTHER_STYLES]
 
 
 def foretold(tolerance: Sequence[Path], trained: Sequence[Path]) -> pd.DataFrame:
@@ -178,7 +178,7 @@ def draw(rows: pd.DataFrame) -> Figure:
         figure, axes = panels(len(summary))
         for ax, found in zip(axes, summary, strict=True):
             part = rows[rows["deployment"] == found["deployment"]]
-            for task, (color, marker) in zip(tasks, _LOOKS, strict=False):
+            for task, (color, marker) in zip(tasks, _STYLES, strict=False):
                 _draw_task(ax, part[(part[TASK] == list(task)).all(axis=1)], " ".join(task), color, marker)
             for name in ("x", "y"):
                 points_axis(ax, name)

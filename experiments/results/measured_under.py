@@ -82,7 +82,7 @@ def numerics_of(results: Path, name: str) -> int:
     raise RunError(f"{results / NUMERICS_FILE} has no line for {name}: wanted folder and numerics.")
 
 
-def numerics_words(numbers: Iterable[int]) -> str:
+def describe_numerics(numbers: Iterable[int]) -> str:
     """Format NUMERICS values: `2`, or `1, older than 2` if one is older than the current one."""
     known = sorted(set(numbers))
     words = " and ".join(map(str, known))
@@ -116,11 +116,11 @@ def with_measured(text: str, page: Path, results: Path) -> str:
     _, end, after = rest.partition(END)
     if not end:
         raise RunError(f"{page} does not say what it was measured under: wanted the lines {BEGIN} and {END}.")
-    said = measured_words(f"{before}{after}", page, results)
+    said = describe_measured(f"{before}{after}", page, results)
     return f"{before}{BEGIN}\n{said}\n{END}{after}"
 
 
-def measured_words(text: str, page: Path, results: Path) -> str:
+def describe_measured(text: str, page: Path, results: Path) -> str:
     """Return a table of the page's own sets, and a line about older ones that it links to."""
     folder = page.parent
     own = folder.is_relative_to(results) and _name(folder) in _declared(results)
@@ -131,7 +131,7 @@ def measured_words(text: str, page: Path, results: Path) -> str:
             "measured": lambda row: row["set"].of,
             "n": lambda row: row["set"].n,
             "interval": lambda row: row["set"].interval,
-            "NUMERICS": lambda row: numerics_words(row["set"].numerics),
+            "NUMERICS": lambda row: describe_numerics(row["set"].numerics),
             "commit": lambda row: ", ".join(row["set"].commits),
         }
         parts.append(markdown_table(rows, columns).replace(" ---: |", " --- |"))

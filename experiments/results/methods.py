@@ -79,6 +79,6 @@ def speedup_cell(show: Callable[[float], str]) -> Cell:
     return cell
 
 
-def target_words(rows: pd.DataFrame) -> str:
+def describe_target(rows: pd.DataFrame) -> str:
     """Return the target that the rows share, as `target 75%`."""
     return f"target {100 * rows['target_score'].iloc[0]:g}%"

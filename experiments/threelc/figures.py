@@ -19,23 +19,23 @@ from pcr_exp.analysis.figure import (
     LEGEND_LINE_IN,
     MAX_CURVES,
     accuracy_axis,
-    alone_mark,
     draw_panels,
     footer,
     new_figure,
     panel_title,
     panels,
     same_limits,
+    single_run_mark,
     target_line,
 )
 from pcr_exp.analysis.frame import per_setting
 from pcr_exp.analysis.marks import chance_lines
 from pcr_exp.analysis.primary_metric import metric_of
-from pcr_exp.analysis.style import INK, MUTED, fallback_look, style
+from pcr_exp.analysis.style import INK, MUTED, fallback_style, style
 from pcr_exp.analysis.tables import span, with_unit
 
-# None is a scan level's colour (`style.OTHER_LOOKS`). Codecs with a number have a colormap (`_depth`).
-_LOOKS = {
+# None is a scan level's colour (`style.OTHER_STYLES`). Codecs with a number have a colormap (`_depth`).
+_STYLES = {
     "none": (INK, "s"),
     LOCAL_STEPS: ("#c2a5cf", "X"),
     "fp16": ("#6b6b6b", "D"),
@@ -49,9 +49,9 @@ _LOOKS = {
 }
 
 
-def look_of(codec: Mapping[Any, Any]) -> dict[str, Any]:
+def style_of(codec: Mapping[Any, Any]) -> dict[str, Any]:
     """Return colour and marker of a row's codec (columns CODEC) as matplotlib keywords."""
-    color, marker = _LOOKS.get(codec["codec_name"]) or fallback_look(codec["codec_name"])
+    color, marker = _STYLES.get(codec["codec_name"]) or fallback_style(codec["codec_name"])
     if color in mpl.colormaps:
         color = to_hex(mpl.colormaps[color](_depth(codec)))
     return {"color": color, "marker": marker}
@@ -66,7 +66,7 @@ def _depth(codec: Mapping[Any, Any]) -> float:
 
 def in_order(table: pd.DataFrame) -> pd.DataFrame:
     """Sort rows: 32-bit floats, our codecs, 3LC by rising s (without zero-run encoding first), others."""
-    names = [*_LOOKS, *sorted(set(table["codec_name"]) - set(_LOOKS))]
+    names = [*_STYLES, *sorted(set(table["codec_name"]) - set(_STYLES))]
     amount = table["sparsity"].fillna(table["fraction"]).fillna(table["rank"]).fillna(0)
     ranked = table.assign(_name=table["codec_name"].map(names.index), _amount=amount)
     ranked = ranked.sort_values(["_name", "_amount", "zero_run"], kind="stable")
@@ -122,8 +122,8 @@ def draw_accuracy_against_time(curves: pd.DataFrame) -> Figure:
         figure.set_size_inches(width, height + 4 * LEGEND_LINE_IN * num_rows)
         for ax, (title, subtitle, link, rows) in zip(axes, groups, strict=True):
             for codec, line in rows.groupby("codec", sort=False):
-                alone = alone_mark(line["n"].iloc[0], rows["n"].max())
-                look = look_of(line.iloc[0].to_dict())
+                alone = single_run_mark(line["n"].iloc[0], rows["n"].max())
+                look = style_of(line.iloc[0].to_dict())
                 ax.plot(line["seconds"], line["val_score"], label=f"{codec}{alone}", linewidth=1.5, **look)
             target_line(ax, rows["target_score"].iloc[0])
             chance_lines(ax, rows)
@@ -174,7 +174,7 @@ def draw_speedups(table: pd.DataFrame) -> Figure:
             _differences(axes[-1], longest, codecs)
             panel_title(axes[-1], title, f"after {longest['updates'].max():,} updates")
             alone = rows.groupby("codec")["n"].max()
-            names = [codec + alone_mark(alone[codec], alone.max()) for codec in codecs]
+            names = [codec + single_run_mark(alone[codec], alone.max()) for codec in codecs]
             axes[0].set_yticks(range(len(codecs)), names, fontsize=8)
             axes[0].set_ylim(len(codecs) - 0.5, -0.5)
         footer(figure, "whiskers of speed-ups: smallest and largest seed; of points: 95 % intervals")
@@ -189,7 +189,7 @@ def _num_compared(rows: pd.DataFrame) -> tuple[int, int]:
 def _bars(ax: Axes, rows: pd.DataFrame, codecs: Sequence[str]) -> None:
     for row in rows.to_dict("records"):
         place, mean = codecs.index(row["codec"]), row["speedup"]
-        ax.barh(place, mean, height=0.7, color=look_of(row)["color"])
+        ax.barh(place, mean, height=0.7, color=style_of(row)["color"])
         if row["n"] > 1:
             whiskers = [[mean - row["speedup_min"]], [row["speedup_max"] - mean]]
             ax.errorbar(mean, place, xerr=whiskers, color=MUTED, capsize=2, linewidth=1)
@@ -202,7 +202,7 @@ def _differences(ax: Axes, rows: pd.DataFrame, codecs: Sequence[str]) -> None:
     for row in rows[rows["difference_ci95"].notna()].to_dict("records"):
         points, ci95 = (100 * row[f"difference_{part}"] for part in ("mean", "ci95"))
         place = codecs.index(row["codec"])
-        ax.errorbar(points, place, xerr=ci95, capsize=3, elinewidth=1.2, **look_of(row))
+        ax.errorbar(points, place, xerr=ci95, capsize=3, elinewidth=1.2, **style_of(row))
     ax.axvline(0, color=MUTED, linewidth=1, zorder=1)
     ax.grid(axis="y", visible=False)
     ax.set_xlabel(f"points of {metric_of(rows).words} against 32-bit floats")
@@ -251,7 +251,7 @@ def _draw_traffic(ax: Axes, rows: pd.DataFrame) -> None:
 def _lines(ax: Axes, rows: pd.DataFrame) -> None:
     for zero_run, name, color in (
         (False, "without zero-run encoding", MUTED),
-        (True, "with zero-run encoding", look_of({"codec_name": "threelc", "sparsity": 1.75})["color"]),
+        (True, "with zero-run encoding", style_of({"codec_name": "threelc", "sparsity": 1.75})["color"]),
     ):
         line = rows[rows["zero_run"] == zero_run]
         if not line.empty:
@@ -279,8 +279,8 @@ def draw_bits_over_training(curves: pd.DataFrame) -> Figure:
 
 def _draw_bits(ax: Axes, rows: pd.DataFrame) -> None:
     for codec, line in in_order(rows).groupby("codec", sort=False):
-        color = look_of(line.iloc[0].to_dict())["color"]
-        alone = alone_mark(line["n"].iloc[0], rows["n"].max())
+        color = style_of(line.iloc[0].to_dict())["color"]
+        alone = single_run_mark(line["n"].iloc[0], rows["n"].max())
         ax.plot(line["step"], line["coded_bits"], color=color, label=f"{codec}{alone}")
     ax.axhline(_WITHOUT_ZERO_RUNS, color=MUTED, linestyle="--", linewidth=1)
     ax.set_ylim(bottom=0)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from experiments.results.methods import speedup_cell, target_words
+from experiments.results.methods import describe_target, speedup_cell
 from experiments.threelc.figures import (
     draw_accuracy_against_time,
     draw_bits_over_training,
@@ -27,10 +27,10 @@ from experiments.threelc.frame import (
     gradient_table,
     published,
 )
-from pcr_exp.analysis.distinguishing import setting_words, titles_apart
+from pcr_exp.analysis.distinguishing import describe_settings, titles_apart
 from pcr_exp.analysis.page import Output
 from pcr_exp.analysis.primary_metric import metric_of
-from pcr_exp.analysis.statistics import interval_words
+from pcr_exp.analysis.statistics import describe_interval
 from pcr_exp.analysis.tables import (
     Cell,
     Footnotes,
@@ -57,7 +57,7 @@ def write_gradient_report(output: Output) -> None:
     if frame.empty or (frame["codec"] == REFERENCE).all():
         return
     table = gradient_table(frame)
-    output.table("gradients", table, gradients_to_markdown(table, setting_words(frame, COMPARED)))
+    output.table("gradients", table, gradients_to_markdown(table, describe_settings(frame, COMPARED)))
     if (table["speedup"].notna() & (table["codec"] != REFERENCE)).any():
         output.figure("gradient_speedup", "Speed-up and accuracy per codec", table, draw_speedups)
     curves = accuracy_curves(frame)
@@ -77,7 +77,7 @@ def write_gradient_report(output: Output) -> None:
 def gradients_to_markdown(table: pd.DataFrame, settings: Mapping[str, str] | None = None) -> str:
     """Return a table per panel, mode and network of `gradient_table`.
 
-    `settings`, from `distinguishing.setting_words`, name settings in titles that would otherwise be equal.
+    `settings`, from `distinguishing.describe_settings`, name them in titles that would otherwise be equal.
     """
     parts = []
     notes = Footnotes()
@@ -88,7 +88,7 @@ def gradients_to_markdown(table: pd.DataFrame, settings: Mapping[str, str] | Non
         guess, cell = list(score_cells(rows).items())[-1]
         majority = f"{guess} {cell(rows.iloc[0].to_dict())}"
         parts += [
-            f"**{title}**, {target_words(rows)}, {majority}",
+            f"**{title}**, {describe_target(rows)}, {majority}",
             markdown_table(rows, _columns(rows, notes)),
         ]
     parts.append(
@@ -97,7 +97,7 @@ def gradients_to_markdown(table: pd.DataFrame, settings: Mapping[str, str] | Non
         "counted in the paper's table, as far as is known); ratio: 32 over that. images/s: over training "
         "and waiting after the first logged updates; speed-up: over `none` of the same seed for as many "
         f"updates; difference: last {metric_of(table).words} less that of `none` of the same seed, "
-        f"± half its 95 % interval ({interval_words(table)}). Published: "
+        f"± half its 95 % interval ({describe_interval(table)}). Published: "
         "ResNet-110, CIFAR-10, 10 GPU workers with a parameter server; at 1 Gbit/s 3LC's speed-up was about "
         f"{SPEEDUP_AT_1_GBIT} (recalled, medium). Brackets: smallest and largest of n seeds."
     )

@@ -207,13 +207,13 @@ def _panels_by_key(curves: pd.DataFrame) -> Iterator[tuple[str, str, pd.DataFram
         facts = [f"storage {group['storage']}", f"{seeds} per scan level"]
         alike = (curves[named] == [group[key] for key in named]).all(axis=1)
         if curves.loc[alike, "setting"].nunique() > 1:
-            facts.append(_setting_words(rows, group["setting"]))
+            facts.append(_describe_setting(rows, group["setting"]))
         if timed.loc[timed["setting"] == group["setting"], "timing"].nunique() > 1:
             facts.append(f"{' / '.join(sorted(set(rows['hardware'])))}, timing {group['timing']}")
         px = f" · {rows['image_px'].iloc[0]} px" if "image_px" in rows else ""
         yield title + px, ", ".join(facts), rows
 
 
-def _setting_words(rows: pd.DataFrame, setting: str) -> str:
+def _describe_setting(rows: pd.DataFrame, setting: str) -> str:
     """Return how the setting differs (`distinguishing.with_settings`), or its key without that column."""
     return str(rows["told_apart"].iloc[0]) if "told_apart" in rows else f"setting {setting}"

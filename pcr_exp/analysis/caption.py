@@ -31,7 +31,7 @@ class Caption:
     shows: str
     """The subject, such as `Accuracy over time`."""
     of: tuple[str, ...]
-    """Data, label, model and input size of each task (`task_words`); without a task, data and size."""
+    """Data, label, model and input size of each task (`describe_task`); without a task, data and size."""
     n: str
     """The number of measurements, such as `n = 3 seeds`."""
     hardware: str
@@ -62,7 +62,7 @@ class Caption:
         return f"{self.n}; {self.storage}; {self.hardware}"
 
 
-def task_words(dataset: str, label: str, model: str, image_px: int) -> str:
+def describe_task(dataset: str, label: str, model: str, image_px: int) -> str:
     """Return dataset, label, model and crop side as `cars · make · resnet18 · 128 px`."""
     return f"{task_title(dataset, label, model)} · {image_px} px"
 
@@ -80,14 +80,14 @@ def of_runs(frame: pd.DataFrame, shows: str, rows: pd.DataFrame | None = None) -
     tasks = frame[["dataset", "label", "model", "image_px"]].drop_duplicates()
     return Caption(
         shows=shows,
-        of=tuple(task_words(*task) for task in tasks.itertuples(index=False)),
-        n=f"n = {repeats_words(frame)}",
+        of=tuple(describe_task(*task) for task in tasks.itertuples(index=False)),
+        n=f"n = {describe_repeats(frame)}",
         hardware=_each(map(_one_core, frame["hardware"])),
         storage=_places(frame),
     )
 
 
-def hardware_words(measured: Mapping[str, Any]) -> str:
+def describe_hardware(measured: Mapping[str, Any]) -> str:
     """Return the processor of a measurement from the contents of its JSON file, or NOT_RECORDED."""
     processor = measured.get("gpu") or measured.get("cpu") or measured.get("hardware")
     if not processor:
@@ -100,22 +100,24 @@ def _one_core(hardware: str) -> str:
     return re.sub(r"\b1 cores", "1 core", hardware)
 
 
-def storage_words(config: Mapping[str, Any]) -> str:
+def describe_storage(config: Mapping[str, Any]) -> str:
     """Return `storage hdd (150 MiB/s, 8 ms seek)` for a configuration with a group `storage`."""
-    return _storage_words(storage_label(config["storage"]))
+    return _describe_storage_label(storage_label(config["storage"]))
 
 
-def _storage_words(label: str) -> str:
+def _describe_storage_label(label: str) -> str:
     return "storage without a limit in MiB/s" if label == _UNLIMITED else f"storage {label}"
 
 
 def _places(frame: pd.DataFrame) -> str:
     """Describe every storage and, for runs with several processes, every network between them."""
     networks = _each(frame.loc[frame["world_size"] > 1, "network"])
-    return _each(map(_storage_words, frame["storage"])) + (f"; network {networks}" if networks else "")
+    return _each(map(_describe_storage_label, frame["storage"])) + (
+        f"; network {networks}" if networks else ""
+    )
 
 
-def repeats_words(frame: pd.DataFrame) -> str:
+def describe_repeats(frame: pd.DataFrame) -> str:
     """Return how many seeds or folds each setting and scan level has, for rows of `frame.run_frame`."""
     repeats = frame[["setting", "scan", "seed", "fold"]].drop_duplicates()
     counts = repeats.value_counts(["setting", "scan"])

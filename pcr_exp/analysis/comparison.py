@@ -13,7 +13,7 @@ from pcr_exp.analysis.figure import footer, new_figure, panel_title, points_axis
 from pcr_exp.analysis.frame import per_setting
 from pcr_exp.analysis.primary_metric import metric_of
 from pcr_exp.analysis.statistics import DIFFERENCE, SEEDS_ALONE, paired_difference, repeat_of, spread
-from pcr_exp.analysis.style import INK, MUTED, scan_words, style
+from pcr_exp.analysis.style import INK, MUTED, describe_scan, style
 from pcr_exp.analysis.tables import (
     NOTHING,
     Footnotes,
@@ -86,7 +86,7 @@ def comparison_to_markdown(table: pd.DataFrame, key: str, reference: str) -> str
         table,
         {
             "dataset": lambda row: task_title(row["dataset"], row["label"], row["model"]),
-            "scan": lambda row: scan_words(row["scan"]),
+            "scan": lambda row: describe_scan(row["scan"]),
             key: lambda row: row["value"],
             "n": lambda row: notes.count(row["n"]),
             f"last {metric_of(table).words}": lambda row: spread_cell(row, "score", percent),
@@ -139,7 +139,7 @@ def draw_comparison(table: pd.DataFrame, reference: str) -> Figure:
             ax.grid(axis="y", visible=False)
             points_axis(ax, "x")
             ax.set_xlabel(f"points of {metric_of(rows).words} against {reference}, same seed")
-            facts = f"{scan_words(group['scan'])}, storage {group['storage']}, n = {span(rows['n'])}"
+            facts = f"{describe_scan(group['scan'])}, storage {group['storage']}, n = {span(rows['n'])}"
             panel_title(ax, title, facts)
         footer(figure, "whiskers: 95 % intervals over seeds; linear within 3 points, logarithmic beyond")
     return figure

@@ -37,12 +37,12 @@ def with_settings(rows: pd.DataFrame, frame: pd.DataFrame) -> pd.DataFrame:
     levels = zip(rows["scan"], rows["setting"], strict=True)
     return rows.assign(
         image_px=rows["setting"].map(sizes_px),
-        told_apart=rows["setting"].map(setting_words(settings)),
+        told_apart=rows["setting"].map(describe_settings(settings)),
         scan=[scan + _read_on(configs[setting]) for scan, setting in levels],
     )
 
 
-def setting_words(frame: pd.DataFrame, less: Iterable[str] = SCAN_AND_SEED) -> dict[str, str]:
+def describe_settings(frame: pd.DataFrame, less: Iterable[str] = SCAN_AND_SEED) -> dict[str, str]:
     """Return how each `setting` differs from others of the same dataset, label, model and storage.
 
     Args:
@@ -51,7 +51,7 @@ def setting_words(frame: pd.DataFrame, less: Iterable[str] = SCAN_AND_SEED) -> d
     """
     words: dict[str, str] = {}
     for _, alike in frame.groupby(["dataset", "label", "model", "storage"]):
-        words |= words_of(dict(zip(alike["setting"], alike["science"], strict=True)), less)
+        words |= describe_differences(dict(zip(alike["setting"], alike["science"], strict=True)), less)
     return words
 
 
@@ -62,7 +62,7 @@ def titles_apart(
 
     Args:
         sections: Each title, with the values of the keys that the section's rows share, among them `setting`.
-        words: Description of each setting (`setting_words`). Titles still equal get their setting's key.
+        words: Description of each setting (`describe_settings`). Titles still equal get their setting's key.
     """
     titles = []
     for title, group in sections:
@@ -78,7 +78,9 @@ def titles_apart(
     ]
 
 
-def words_of(sciences: Mapping[str, Mapping[str, Any]], less: Iterable[str] = ()) -> dict[str, str]:
+def describe_differences(
+    sciences: Mapping[str, Mapping[str, Any]], less: Iterable[str] = ()
+) -> dict[str, str]:
     """Return how each setting's `scientific_part` differs from the others: option names, changed values.
 
     Groups and dotted keys in `less` are ignored.
@@ -94,13 +96,15 @@ def words_of(sciences: Mapping[str, Mapping[str, Any]], less: Iterable[str] = ()
     keys = {key for other in others for key in differences(first, other)}
     groups = sorted({key.partition(".")[0] for key in keys} - set(_NEVER_NAMED))
     return {
-        setting: ", ".join(word for group in groups for word in _words(group, part, parts.values()))
+        setting: ", ".join(
+            word for group in groups for word in _differing_settings(group, part, parts.values())
+        )
         or _AS_OTHERS
         for setting, part in parts.items()
     }
 
 
-def _words(group: str, part: Mapping[str, Any], parts: Iterable[Mapping[str, Any]]) -> list[str]:
+def _differing_settings(group: str, part: Mapping[str, Any], parts: Iterable[Mapping[str, Any]]) -> list[str]:
     value = part.get(group)
     if not isinstance(value, Mapping):
         return [] if value is None else [f"{group}={value}"]

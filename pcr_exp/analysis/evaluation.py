@@ -14,7 +14,7 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from pcr_exp.analysis.caption import NOT_TIMED, Caption, hardware_words, task_words
+from pcr_exp.analysis.caption import NOT_TIMED, Caption, describe_hardware, describe_task
 from pcr_exp.analysis.figure import (
     BELOW,
     PANEL_HEIGHT_IN,
@@ -28,7 +28,7 @@ from pcr_exp.analysis.figure import (
     save_figure,
 )
 from pcr_exp.analysis.statistics import half_width
-from pcr_exp.analysis.style import INK, MUTED, group_color, group_marker, level_called, scan_words, style
+from pcr_exp.analysis.style import INK, MUTED, describe_scan, group_color, group_marker, level_called, style
 from pcr_exp.analysis.tables import NOTHING, Cell, Footnotes, difference_cell, markdown_table, percent
 from pcr_exp.config.describe import NO_GROUP
 from pcr_exp.config.measuring import NUM_RESAMPLES
@@ -108,7 +108,7 @@ def _draw_points(ax: Axes, rows: pd.DataFrame) -> None:
     ax.set_xlim(-0.5, len(rows) - 0.5)
 
 
-def draw_matrix(matrix: pd.DataFrame, headline_words: str) -> Figure:
+def draw_matrix(matrix: pd.DataFrame, metric_words: str) -> Figure:
     """Draw one heat map per decode mode: rows are training levels, columns are test levels.
 
     `matrix` comes from `matrix_table`.
@@ -129,11 +129,11 @@ def draw_matrix(matrix: pd.DataFrame, headline_words: str) -> Figure:
             for y, values in enumerate(cells.to_numpy()):
                 for x, value in enumerate(values):
                     ax.text(x, y, f"{100 * value:.1f}", ha="center", va="center", color=INK)
-            ax.set_xticks(range(len(tested)), [scan_words(scan) for scan in tested])
-            ax.set_yticks(range(len(trained)), [scan_words(scan) for scan in trained])
+            ax.set_xticks(range(len(tested)), [describe_scan(scan) for scan in tested])
+            ax.set_yticks(range(len(trained)), [describe_scan(scan) for scan in trained])
             ax.set_xlabel("tested at")
             ax.set_ylabel("trained at")
-            panel_title(ax, f"decode = {mode}", f"{headline_words} (%)")
+            panel_title(ax, f"decode = {mode}", f"{metric_words} (%)")
     return figure
 
 
@@ -297,13 +297,13 @@ def draw_evaluation(folder: Path) -> list[Path]:
     seeds = " or ".join(str(count) for count in sorted(set(matrix["n_seeds"])))
     n = "n = 1 seed" if seeds == "1" else f"n = {seeds} seeds each"
     caption = _caption(facts, f"{words} by training and test level", n)
-    draw = partial(draw_matrix, headline_words=words)
+    draw = partial(draw_matrix, metric_words=words)
     return [*files, *save_figure(draw, matrix, folder, "matrix", caption)]
 
 
 def _caption(facts: Mapping[str, Any], shows: str, n: str) -> Caption:
-    task = task_words(facts["dataset"], facts["label"], facts["model"], facts["image_size_px"])
-    return Caption(shows=shows, of=(task,), n=n, hardware=hardware_words(facts), storage=NOT_TIMED)
+    task = describe_task(facts["dataset"], facts["label"], facts["model"], facts["image_size_px"])
+    return Caption(shows=shows, of=(task,), n=n, hardware=describe_hardware(facts), storage=NOT_TIMED)
 
 
 def check_headline(name: str) -> None:

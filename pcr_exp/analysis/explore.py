@@ -23,7 +23,7 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup, escape
 
 from pcr_exp.analysis.tolerance import WORDS, Facts, Measured, answers_table, bytes_table, matrix_of
-from pcr_exp.analysis.tolerance_page import answer_words
+from pcr_exp.analysis.tolerance_page import describe_tolerance
 from pcr_exp.config.crops import CropSettings
 from pcr_exp.config.loader import StorageConfig
 from pcr_exp.config.measuring import DEPLOYMENTS
@@ -184,7 +184,7 @@ class _Task:
         facts, matrix, sizes = measured.facts, matrix_of(measured), bytes_table(measured)
         table = answers_table(matrix, sizes, facts)
         answers = {
-            use: _as_html(answer_words(answer(matrix, use, facts.margin), table, sizes, facts))
+            use: _as_html(describe_tolerance(answer(matrix, use, facts.margin), table, sizes, facts))
             for use in DEPLOYMENTS
         }
         return cls(measured, answers, table, headline_called(facts.headline).words)

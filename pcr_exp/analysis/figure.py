@@ -59,7 +59,7 @@ HIGHEST_SHARE = 1.02
 """Upper limit of an axis of shares: intervals of two seeds may go beyond it, shares cannot."""
 _FEW_TICKS, _MOST_TICKS = 3, 6
 """Most ticks on an axis of bytes: at the finest steps, and at coarser ones."""
-_MARKER_ROOM = 0.04
+_MARKER_MARGIN = 0.04
 """Margin at both ends of an axis of points, so that no marker is cut."""
 MARGIN = ("axes fraction", "data")
 """Coordinates of text in a side margin, at a value of y."""
@@ -313,7 +313,7 @@ def points_axis(ax: Axes, name: Literal["x", "y"]) -> None:
     scale("symlog", linthresh=LINEAR_POINTS, linscale=1)
     places = axis.get_transform()
     ends = places.transform(np.array([low, high]))
-    room = _MARKER_ROOM * (ends[1] - ends[0])
+    room = _MARKER_MARGIN * (ends[1] - ends[0])
     low, high = places.inverted().transform([ends[0] - room, ends[1] + room])
     limit(low, high)
     beyond = (5,) if max(-low, high) < 10 else (10, 30, 100)
@@ -360,6 +360,6 @@ def rate_axis(axis: Axis) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
-def alone_mark(n: int, most: int) -> str:
+def single_run_mark(n: int, most: int) -> str:
     """Return ` (n = 1)` for a single run if others are means of more; else nothing."""
     return " (n = 1)" if n == 1 < most else ""

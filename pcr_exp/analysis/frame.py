@@ -50,7 +50,7 @@ def crops_of(side_px: int) -> str:
     return f"crops of {side_px} px"
 
 
-def ms_ssim_words(of: Iterable[str]) -> str:
+def describe_ms_ssim(of: Iterable[str]) -> str:
     """Return the name of an MS-SSIM column or axis, with what was measured: `MS-SSIM (crops of 128 px)`."""
     measured = sorted({words for words in of if words} - {BY_DEFINITION})
     return f"MS-SSIM ({' / '.join(measured)})" if measured else "MS-SSIM"

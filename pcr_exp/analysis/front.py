@@ -18,7 +18,6 @@ from pcr_exp.analysis.figure import (
     BELOW,
     HIGHEST_SHARE,
     LEGEND_LINE_IN,
-    alone_mark,
     footer,
     marks_without_bars,
     panel_title,
@@ -26,6 +25,7 @@ from pcr_exp.analysis.figure import (
     percent_axis,
     points_axis,
     same_limits,
+    single_run_mark,
     ticks_in_bytes,
 )
 from pcr_exp.analysis.frame import LEVEL, per_setting
@@ -153,7 +153,7 @@ def _draw_panel(ax: Axes, rows: pd.DataFrame) -> None:
             linestyle="none",
             # A policy that chose one level for all epochs coincides with that level and is drawn on top.
             zorder=5 if math.isnan(level.group) else 4,
-            label=row["recipe"].replace("_", " ") + alone_mark(row["n"], rows["n"].max()),
+            label=row["recipe"].replace("_", " ") + single_run_mark(row["n"], rows["n"].max()),
         )
     low, high = rows["read_bytes_mean"].min() / 1.3, rows["read_bytes_mean"].max() * 1.3
     ax.set_xscale("log")

@@ -11,7 +11,7 @@ from matplotlib.lines import Line2D
 
 from pcr_exp.analysis.figure import BELOW, MARGIN, note
 from pcr_exp.analysis.primary_metric import chance_level_of, metric_of
-from pcr_exp.analysis.style import MUTED, color_in_script, group_marker, scan_words
+from pcr_exp.analysis.style import MUTED, color_in_script, describe_scan, group_marker
 from pcr_exp.config.describe import in_script
 from pcr_exp.training.task import TOP1
 
@@ -93,7 +93,7 @@ def group_handles(groups: Sequence[int], script: str) -> list[Line2D]:
     """Return legend entries for scan groups of a script that are drawn as points."""
 
     def handle(group: int) -> Line2D:
-        label, color = scan_words(in_script(f"group_{group}", script)), color_in_script(group, script)
+        label, color = describe_scan(in_script(f"group_{group}", script)), color_in_script(group, script)
         return Line2D([], [], linestyle="none", marker=group_marker(group), color=color, label=label)
 
     return [handle(group) for group in groups]
@@ -103,5 +103,5 @@ def group_legend(ax: Axes, groups: Sequence[int], script: str) -> None:
     """Name scan groups below the axes, in one row, without the script that they share."""
     handles = group_handles(groups, script)
     for group, handle in zip(groups, handles, strict=True):
-        handle.set_label(scan_words(f"group_{group}"))
+        handle.set_label(describe_scan(f"group_{group}"))
     ax.legend(handles=handles, ncols=len(groups), handletextpad=0.1, **BELOW)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from pcr_exp.analysis.caption import repeats_words
+from pcr_exp.analysis.caption import describe_repeats
 
 COMMIT_DIGITS = 7
 
@@ -29,7 +29,7 @@ def set_of_runs(of: str, frame: pd.DataFrame, intervals: Iterable[str]) -> Measu
     commits = (commit or "not recorded" for commit in frame["git_sha"])
     return MeasuredSet(
         of,
-        repeats_words(frame),
+        describe_repeats(frame),
         f"{' / '.join(known)}, 95 %" if known else "none",
         tuple(sorted(set(frame["numerics"]))),
         tuple(dict.fromkeys(commit[:COMMIT_DIGITS] if " " not in commit else commit for commit in commits)),

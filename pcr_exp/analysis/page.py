@@ -75,7 +75,7 @@ def sections(
     Args:
         table: Rows with `keys`, among them dataset, label, model and `setting`.
         keys: Columns whose values the runs of a group share.
-        words: Description of each setting (`distinguishing.setting_words`), to make equal titles unique.
+        words: Description of each setting (`distinguishing.describe_settings`), to make equal titles unique.
         facts: Returns the text above a table, from the values of its keys and its rows.
         columns: Returns the cells of a table by header, from its rows and its footnotes.
         shown: Selects and orders the rows that are printed.

@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FuncFormatter, NullLocator, StrMethodFormatter
 
-from pcr_exp.analysis.caption import Caption, storage_words
+from pcr_exp.analysis.caption import Caption, describe_storage
 from pcr_exp.analysis.figure import (
     BELOW,
     LEGEND_LINE_IN,
@@ -32,7 +32,7 @@ from pcr_exp.analysis.plan import (
     roofline_images_per_s,
     worker_counts,
 )
-from pcr_exp.analysis.style import INK, MUTED, level_of, scan_levels, scan_words, style
+from pcr_exp.analysis.style import INK, MUTED, describe_scan, level_of, scan_levels, style
 from pcr_exp.analysis.tables import kilobytes, markdown_table, three_figures
 from pcr_exp.config.throughput import PlanConfig
 from pcr_exp.system import MIB
@@ -209,7 +209,7 @@ def caption_of(plan: PlanConfig, shows: str) -> Caption:
         of=(f"{plan.name}: {plan.data.name} · {models} · {_SIZE}",),
         n="n = 0: predicted from rates, not measured",
         hardware=f"{plan.workers:,} x {plan.cores_per_worker:g} cores",
-        storage=storage_words({"storage": asdict(plan.storage)}),
+        storage=describe_storage({"storage": asdict(plan.storage)}),
     )
 
 
@@ -262,7 +262,7 @@ def _rate(column: str) -> Any:
 
 
 _COLUMNS = {
-    "scan": lambda row: scan_words(row["scan"]),
+    "scan": lambda row: describe_scan(row["scan"]),
     "bytes per image": lambda row: kilobytes(row["image_bytes"]),
     "storage": lambda row: three_figures(
         min(row["bandwidth_images_per_s"], row["requests_images_per_s"], row["in_flight_images_per_s"])
@@ -282,7 +282,7 @@ _COLUMNS = {
 
 _AFFORDABLE = {
     "workers": lambda row: f"{row['workers']:,}",
-    "scan": lambda row: scan_words(row["scan"]),
+    "scan": lambda row: describe_scan(row["scan"]),
     "images/s": _rate("images_per_s"),
     "limit": lambda row: row["limit"],
 }

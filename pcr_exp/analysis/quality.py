@@ -13,10 +13,10 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from pcr_exp.analysis.caption import NOT_TIMED, Caption, hardware_words
+from pcr_exp.analysis.caption import NOT_TIMED, Caption, describe_hardware
 from pcr_exp.analysis.figure import BELOW, draw_panels, note, panel_title, panels, save_figure, ticks_in_bytes
-from pcr_exp.analysis.frame import WHOLE, crops_of, ms_ssim_words
-from pcr_exp.analysis.style import INK, MUTED, OTHER_LOOKS, fallback_look, group_color, group_marker, style
+from pcr_exp.analysis.frame import WHOLE, crops_of, describe_ms_ssim
+from pcr_exp.analysis.style import INK, MUTED, OTHER_STYLES, fallback_style, group_color, group_marker, style
 from pcr_exp.analysis.tables import Cell, kilobytes, markdown_table, percent, span
 from pcr_exp.errors import RunError
 from pcr_exp.measuring.quality import QUALITY_COLUMNS, summarise_crops, summarise_quality
@@ -169,10 +169,10 @@ MEAN = {"marker": "D", "markerfacecolor": "white", "markeredgecolor": INK, "mark
 
 REFERENCE_MODE = "libjpeg"
 
-_MODE_LOOKS = {
+_MODE_STYLES = {
     "libjpeg": (INK, "s", (0, (4.0, 1.6))),
-    "unsmoothed": (*OTHER_LOOKS[1], "-"),
-    "scaled": (*OTHER_LOOKS[0], "-"),
+    "unsmoothed": (*OTHER_STYLES[1], "-"),
+    "scaled": (*OTHER_STYLES[0], "-"),
 }
 """Colour, marker and dashes by decode mode."""
 
@@ -206,9 +206,9 @@ def draw_mssim_vs_scan(quality: pd.DataFrame) -> Figure:
 
 
 def _in_order(modes: pd.Series) -> list[str]:
-    """Return decode modes in the order of `_MODE_LOOKS`, then others by name."""
+    """Return decode modes in the order of `_MODE_STYLES`, then others by name."""
     there = set(modes)
-    return [*(mode for mode in _MODE_LOOKS if mode in there), *sorted(there - set(_MODE_LOOKS))]
+    return [*(mode for mode in _MODE_STYLES if mode in there), *sorted(there - set(_MODE_STYLES))]
 
 
 def _draw_quality(ax: Axes, summary: pd.DataFrame, x: pd.Series) -> None:
@@ -221,7 +221,7 @@ def _draw_quality(ax: Axes, summary: pd.DataFrame, x: pd.Series) -> None:
         ax.plot(position, mean, group_marker(group), color=color, **look)
         if group in NAMED_GROUPS:
             note(ax, f"{mean:.3f}", (position, mean), (5, -12), fontsize=8.5)
-    ax.set_ylabel(ms_ssim_words([WHOLE]))
+    ax.set_ylabel(describe_ms_ssim([WHOLE]))
     ax.set_ylim(top=1.01)
 
 
@@ -286,7 +286,7 @@ def draw_decode_modes(crops: pd.DataFrame, name: str) -> Figure:
             means, differences = axes[2 * i], axes[2 * i + 1]
             positions = range(len(summary))
             for mode in _in_order(of_dataset["decode"]):
-                color, marker, dashes = _MODE_LOOKS.get(mode) or (*fallback_look(mode), "-")
+                color, marker, dashes = _MODE_STYLES.get(mode) or (*fallback_style(mode), "-")
                 look: dict[str, Any] = {"color": color, "marker": marker, "linestyle": dashes, "label": mode}
                 means.plot(positions, summary[f"{mode}_mean"], **look)
                 if f"{mode}_minus_{REFERENCE_MODE}" in summary:
@@ -339,7 +339,7 @@ def save_decode_modes(crops: pd.DataFrame, measured_in: str | Path, out: str | P
     caption = caption_of(metas, "Quality of crops by decode mode", size)
 
     def draw(rows: pd.DataFrame) -> Figure:
-        return draw_decode_modes(_named(rows, metas), ms_ssim_words([size]))
+        return draw_decode_modes(_named(rows, metas), describe_ms_ssim([size]))
 
     return save_figure(draw, crops, out, "decode_modes", caption)
 
@@ -360,7 +360,7 @@ def _named(rows: pd.DataFrame, metas: _Metas) -> pd.DataFrame:
 
 def caption_of(metas: _Metas, shows: str, size: str) -> Caption:
     """Return the caption of a figure of these measurements; `size` describes the images or crops."""
-    hardware = dict.fromkeys(map(hardware_words, metas.values()))
+    hardware = dict.fromkeys(map(describe_hardware, metas.values()))
     return Caption(
         shows=shows,
         of=(f"{', '.join(metas)} · {size} · no model",),

@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 
 from pcr_exp.analysis.accuracy import draw_accuracy_vs_epoch, draw_time_to_accuracy, with_seconds
-from pcr_exp.analysis.distinguishing import setting_words, with_settings
+from pcr_exp.analysis.distinguishing import describe_settings, with_settings
 from pcr_exp.analysis.frame import GROUP_KEYS, RUN_COLUMNS, eval_curves, run_frame, with_more
 from pcr_exp.analysis.front import write_front
 from pcr_exp.analysis.measured import measured_line
@@ -69,7 +69,7 @@ def write_report(
     output, num_lone_groups = Output(frame, out), 0
     if runs:
         output.table("runs", frame[with_more(frame, RUN_COLUMNS)])
-        output.table("summary", summary, to_markdown(summary, unfinished, setting_words(frame)))
+        output.table("summary", summary, to_markdown(summary, unfinished, describe_settings(frame)))
         num_lone_groups = _num_groups(frame) - _num_groups(scan_comparisons(frame))
         for write in (_write_levels, write_traces, write_front, *pages):
             write(output)

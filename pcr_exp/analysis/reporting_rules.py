@@ -52,7 +52,7 @@ def timing_exclusion(run: Run) -> str:
     return MIXED if run.manifest.timing_is_mixed else ""
 
 
-def may_say_time_to(
+def time_to_excluded_because(
     target: float, majority_share: float | None, num_classes: int | None = None, headline: str = TOP1.name
 ) -> str:
     """Return why no time to a target may be shown; empty if it may, or if the chance level is unknown."""
@@ -69,7 +69,7 @@ def may_say_time_to(
     return f"a target of {100 * target:g}% {metric.words} is reached by guessing ({100 * guessed:.1f}%)"
 
 
-def may_say_speedup(runs: pd.DataFrame, reference: pd.DataFrame) -> str:
+def speedup_excluded_because(runs: pd.DataFrame, reference: pd.DataFrame) -> str:
     """Return why no speed-up of `runs` over `reference` may be shown; empty if it may.
 
     Args:
@@ -138,7 +138,7 @@ def facts_of(run: Run) -> dict[str, Any]:
         "hardware": hardware_of(manifest) + _SHARING[is_exclusive(run)],
         "timing": run.manifest.timing_key,
         "timing_excluded_because": timing_exclusion(run),
-        "target_excluded_because": may_say_time_to(
+        "target_excluded_because": time_to_excluded_because(
             manifest.target, manifest.majority_share, manifest.num_classes, manifest.headline
         ),
     }

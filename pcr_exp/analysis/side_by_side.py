@@ -12,13 +12,13 @@ from pcr_exp.analysis.accuracy import per_panel
 from pcr_exp.analysis.figure import (
     MARGIN,
     PANEL_WIDTH_IN,
-    alone_mark,
     footer,
     new_figure,
     note,
     panel_title,
     percent_axis,
     points_axis,
+    single_run_mark,
 )
 from pcr_exp.analysis.frame import GROUP_KEYS, seconds_of
 from pcr_exp.analysis.marks import upright_chance_lines
@@ -121,7 +121,7 @@ def _draw_measure(ax: Axes, rows: pd.DataFrame, measure: str) -> None:
             _draw_interval(ax, place, level, runs)
     most = max(len(runs) for _, runs in levels)
     called = names_of([level for level, _ in levels])
-    names = [called[level] + alone_mark(len(runs), most) for level, runs in levels]
+    names = [called[level] + single_run_mark(len(runs), most) for level, runs in levels]
     ax.set_yticks(range(len(levels)), names, fontsize=8.5)
     ax.set_ylim(len(levels) - 0.4, -0.6)
     if measure == DIFFERENCE:

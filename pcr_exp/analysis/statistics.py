@@ -10,7 +10,7 @@ import pandas as pd
 from scipy import stats
 
 from pcr_exp.analysis.intervals import half_of
-from pcr_exp.analysis.reporting_rules import NAN, may_say_speedup
+from pcr_exp.analysis.reporting_rules import NAN, speedup_excluded_because
 
 REPEAT = ("seed", "fold")
 """Columns that differ between repeats of one setting and level; a table without folds lacks the second."""
@@ -75,7 +75,7 @@ def paired_difference(runs: pd.DataFrame, reference: pd.DataFrame, measure: str)
     }
 
 
-def interval_words(rows: pd.DataFrame) -> str:
+def describe_interval(rows: pd.DataFrame) -> str:
     """Describe the kinds of intervals of the differences in some rows, with their degrees of freedom."""
     known = rows[rows["difference_interval"].fillna("").astype(bool)]
     parts = []
@@ -96,9 +96,9 @@ def paired_ratios(over: pd.DataFrame, under: pd.DataFrame, measure: str) -> pd.S
 def paired_ratio(over: pd.DataFrame, under: pd.DataFrame, measure: str) -> dict[str, float]:
     """Return `speedup`, the mean of `paired_ratios`, with `speedup_min` and `speedup_max`.
 
-    All are NaN if no speed-up of these runs may be shown (`reporting_rules.may_say_speedup`).
+    All are NaN if no speed-up of these runs may be shown (`reporting_rules.speedup_excluded_because`).
     """
-    if may_say_speedup(over, under):
+    if speedup_excluded_because(over, under):
         return dict.fromkeys(("speedup", "speedup_min", "speedup_max"), NAN)
     ratios = paired_ratios(over, under, measure)
     return {"speedup": ratios.mean(), "speedup_min": ratios.min(), "speedup_max": ratios.max()}

@@ -117,7 +117,7 @@ RC: dict[Any, Any] = {
 
 DEFAULTS = {key: value for key, value in mpl.rcParamsDefault.items() if not key.startswith("backend")}
 
-OTHER_LOOKS = [
+OTHER_STYLES = [
     *(("#0072b2", "o"), ("#009e73", "D"), ("#56b4e9", "^"), ("#8c6d31", "P")),
     *(("#005f3c", "v"), ("#a0a000", ">"), ("#8a8a8a", "X")),
 ]
@@ -125,7 +125,7 @@ OTHER_LOOKS = [
 
 _BASELINE = "baseline"
 
-POLICY_LOOKS = {
+POLICY_STYLES = {
     "balanced": ("#006d2c", "p"),
     "cosine": ("#1f78b4", "8"),
     "mixture": ("#a6611a", "d"),
@@ -155,7 +155,7 @@ def style() -> Iterator[None]:
         yield
 
 
-def fallback_look(name: str) -> tuple[str, str]:
+def fallback_style(name: str) -> tuple[str, str]:
     """Return colour and marker for a name that no table of styles has, derived from the name alone.
 
     So a user's own policy, codec or echo variant looks the same in every figure and every session.
@@ -187,8 +187,8 @@ class ScanLevel:
             return INK, "s"
         if not math.isnan(self.group):
             return color_in_script(self.group, self.script, self.share), group_marker(self.group)
-        known = (look for policy, look in POLICY_LOOKS.items() if self.label.startswith(policy))
-        return next(known, None) or fallback_look(self.label)
+        known = (look for policy, look in POLICY_STYLES.items() if self.label.startswith(policy))
+        return next(known, None) or fallback_style(self.label)
 
     @property
     def color(self) -> str:
@@ -210,7 +210,7 @@ class ScanLevel:
     @property
     def words(self) -> str:
         """Its label for display: `group 5`."""
-        return scan_words(self.label)
+        return describe_scan(self.label)
 
     @property
     def place(self) -> tuple[bool, float, str]:
@@ -255,6 +255,6 @@ def names_of(levels: Sequence[ScanLevel]) -> dict[ScanLevel, str]:
     }
 
 
-def scan_words(label: str) -> str:
+def describe_scan(label: str) -> str:
     """Format a label for display: `group_5` -> `group 5`."""
     return label.replace("_", " ")

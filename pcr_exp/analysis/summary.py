@@ -9,13 +9,13 @@ import pandas as pd
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from pcr_exp.analysis.frame import GROUP_KEYS, ms_ssim_words
+from pcr_exp.analysis.frame import GROUP_KEYS, describe_ms_ssim
 from pcr_exp.analysis.over_images import with_intervals
 from pcr_exp.analysis.page import Section, sections
 from pcr_exp.analysis.primary_metric import metric_of
 from pcr_exp.analysis.reporting_rules import NAN, all_hardware, distinct
-from pcr_exp.analysis.statistics import distinct_seeds, interval_words, paired_ratio, repeat_of, spread
-from pcr_exp.analysis.style import scan_words
+from pcr_exp.analysis.statistics import describe_interval, distinct_seeds, paired_ratio, repeat_of, spread
+from pcr_exp.analysis.style import describe_scan
 from pcr_exp.analysis.tables import (
     NOTHING,
     Cell,
@@ -38,7 +38,7 @@ def to_markdown(
 ) -> str:
     """Return a Markdown table per dataset x label x model x storage; unfinished runs are listed below.
 
-    `words` (`distinguishing.setting_words`) name settings in titles that would otherwise be equal.
+    `words` (`distinguishing.describe_settings`) name settings in titles that would otherwise be equal.
     """
     parts = [section(*each) for each in _sections(summary, words)] or ["No finished runs.\n"]
     if unfinished is not None and len(unfinished):
@@ -71,7 +71,7 @@ def _sections(summary: pd.DataFrame, words: Mapping[str, str] | None = None) -> 
             f"Storage {group['storage']}; target {percent(rows['target_score'].iloc[0])} "
             f"validation {metric_of(rows).words}; "
             "mean over n runs (smallest to largest); differences are of one seed or fold, ± half their 95 % "
-            f"interval ({interval_words(rows)}); time is training + data wait + probes; "
+            f"interval ({describe_interval(rows)}); time is training + data wait + probes; "
             f"setting {group['setting']}; {all_hardware(rows)}{timing}."
         )
 
@@ -107,10 +107,10 @@ def _columns(rows: pd.DataFrame, notes: Footnotes) -> dict[str, Cell]:
         return number(row["speedup_over_baseline"], lambda value: f"{value:.2f} x")
 
     return {
-        "scan": lambda row: scan_words(row["scan"]),
+        "scan": lambda row: describe_scan(row["scan"]),
         "n": lambda row: notes.count(row["n"]),
         "bytes per image": lambda row: kilobytes(row["mean_image_bytes"]),
-        ms_ssim_words(rows["ms_ssim_of"]): lambda row: number(row["ms_ssim"], "{:.3f}".format),
+        describe_ms_ssim(rows["ms_ssim_of"]): lambda row: number(row["ms_ssim"], "{:.3f}".format),
         "scales": lambda row: number(row["num_scales"], "{:.0f}".format),
         "images/s": rate("images_per_s", three_figures),
         "MiB/s": rate("storage_mib_per_s", three_figures),

@@ -13,7 +13,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from pcr_exp.analysis.caption import Caption, hardware_words
+from pcr_exp.analysis.caption import Caption, describe_hardware
 from pcr_exp.analysis.figure import draw_panels, note, rate_axis, save_figure
 from pcr_exp.analysis.style import INK, MUTED, level_called
 from pcr_exp.analysis.tables import markdown_table, median_cell, reading, require_columns, span, three_figures
@@ -212,7 +212,7 @@ def _draw_panel(ax: Axes, lines: pd.DataFrame) -> None:
         limited = limited.sort_values("loader", key=lambda names: names.map(position))
         _draw_bound(ax, limited, position)
         _draw_points(ax, limited, position)
-        named.append((limit_words(limited.iloc[0].to_dict()), limited))
+        named.append((describe_limit(limited.iloc[0].to_dict()), limited))
     ax.set_yscale("log")
     # Ticks at 1, 2 and 5 times powers of ten, in limits wide enough to hold one.
     ax.set_ylim(_BELOW * lines["images_per_s_min"].min(), _ABOVE * lines["images_per_s_max"].max())
@@ -233,7 +233,7 @@ def _draw_bound(ax: Axes, limited: pd.DataFrame, position: dict[str, int]) -> No
         ax.plot(at, rows["bound_images_per_s"], marker=marker, markersize=24, **look)
 
 
-def limit_words(row: Mapping[Any, Any]) -> str:
+def describe_limit(row: Mapping[Any, Any]) -> str:
     """Label of a storage limit: `4.77 MiB/s`, or the measurement's own name for another kind of limit."""
     bandwidth = row["bandwidth_mib_per_s"]
     return str(row["storage"]) if bandwidth != bandwidth else f"{bandwidth:.3g} MiB/s"
@@ -313,12 +313,12 @@ def caption_of(measured: Throughput, shows: str, lines: pd.DataFrame) -> Caption
     """Return the caption of a figure of these lines."""
     settings = measured.meta["settings"]
     cases = lines.drop_duplicates("storage").to_dict("records")
-    limits = ["no limit in MiB/s" if row["storage"] == UNLIMITED else limit_words(row) for row in cases]
+    limits = ["no limit in MiB/s" if row["storage"] == UNLIMITED else describe_limit(row) for row in cases]
     return Caption(
         shows=shows,
         of=(f"{settings['dataset']}, {settings['num_images']:,} images · {settings['image_size']} px crops",),
         n=f"n = {span(lines['n'])} repeats",
-        hardware=hardware_words(measured.meta),
+        hardware=describe_hardware(measured.meta),
         storage=f"storage: {' / '.join(limits)}",
     )
 

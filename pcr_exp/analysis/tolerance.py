@@ -24,7 +24,7 @@ from pcr_exp.analysis.figure import (
     same_limits,
     ticks_in_bytes,
 )
-from pcr_exp.analysis.frame import crops_of, ms_ssim_words
+from pcr_exp.analysis.frame import crops_of, describe_ms_ssim
 from pcr_exp.analysis.marks import group_legend
 from pcr_exp.analysis.plan import bandwidth_images_per_s
 from pcr_exp.analysis.style import INK, MUTED, color_in_script, group_marker, style
@@ -101,7 +101,7 @@ class Measured:
 
 def similarity_name(facts: Facts) -> str:
     """Return the name of the MS-SSIM values: `MS-SSIM (crops of 128 px)`."""
-    return ms_ssim_words([crops_of(facts.image_size)])
+    return describe_ms_ssim([crops_of(facts.image_size)])
 
 
 def matrix_of(measured: Measured) -> pd.DataFrame:
@@ -242,11 +242,11 @@ def draw_curves(answers: pd.DataFrame, facts: Facts) -> Figure:
         same_limits(axes, [""] * len(axes))
         for ax in axes:
             points_axis(ax, "y")
-        footer(figure, _score_words(answers, facts))
+        footer(figure, _describe_score(answers, facts))
     return figure
 
 
-def _score_words(answers: pd.DataFrame, facts: Facts) -> str:
+def _describe_score(answers: pd.DataFrame, facts: Facts) -> str:
     """Describe the score at all scans, which differences refer to, and the chance level."""
     whole = answers.loc[answers["train_group"] == max(facts.groups), "score"].iloc[0]
     words = headline_called(facts.headline).words

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pcr_exp.analysis.caption import Caption, hardware_words, storage_words, task_words
+from pcr_exp.analysis.caption import Caption, describe_hardware, describe_storage, describe_task
 from pcr_exp.analysis.figure import save_figure
 from pcr_exp.analysis.tables import Cell, kilobytes, markdown_table, percent, three_figures
 from pcr_exp.analysis.tolerance import (
@@ -84,10 +84,10 @@ def caption_of(measured: Measured, shows: str) -> Caption:
     facts = measured.facts
     return Caption(
         shows=shows,
-        of=(task_words(facts.dataset, facts.label, facts.model, facts.image_size),),
+        of=(describe_task(facts.dataset, facts.label, facts.model, facts.image_size),),
         n=f"n = {facts.num_images:,} images",
         hardware=measured.hardware,
-        storage=storage_words({"storage": facts.storage}),
+        storage=describe_storage({"storage": facts.storage}),
     )
 
 
@@ -106,7 +106,7 @@ def load_tolerance(folder: Path) -> Measured:
             rows["group_bytes"].astype(np.int64),
             rows["original_bytes"].astype(np.int64),
             rows.get("ms_ssim"),
-            hardware_words(meta),
+            describe_hardware(meta),
             rows["ids"].tolist() if "ids" in rows else None,
         )
 
@@ -158,12 +158,14 @@ def page(matrix: pd.DataFrame, sizes: pd.DataFrame, answers: pd.DataFrame, facts
             f"**These features do not tell the {apart} apart** (the interval of {words} reaches down to "
             "guessing), so there is nothing to lose, and no answer means anything."
         )
-    parts += [answer_words(answer(matrix, use, facts.margin), answers, sizes, facts) for use in DEPLOYMENTS]
+    parts += [
+        describe_tolerance(answer(matrix, use, facts.margin), answers, sizes, facts) for use in DEPLOYMENTS
+    ]
     parts += [_table(answers, sizes, facts), _OVER_BYTES, "![Every pair](matrix.png)"]
     return "\n\n".join(parts) + "\n"
 
 
-def answer_words(found: Answer, answers: pd.DataFrame, sizes: pd.DataFrame, facts: Facts) -> str:
+def describe_tolerance(found: Answer, answers: pd.DataFrame, sizes: pd.DataFrame, facts: Facts) -> str:
     """Return an answer in Markdown: the smallest sufficient group, or why none is named."""
     rows = _by(answers[answers["deployment"] == found.deployment], "train_group")
     highest, margin = max(facts.groups), points(facts.margin)

@@ -25,7 +25,7 @@ from pcr_exp.loading.fields import collate_fields, decode_fields
 from pcr_exp.loading.mixture import MixedSource
 from pcr_exp.loading.selection import Selection
 from pcr_exp.loading.whole_images import WholeImageTransform, kept_random_states
-from pcr_exp.policies.consensus import Alone
+from pcr_exp.policies.consensus import SingleRank
 from pcr_exp.policies.policy import PolicyInputs, ScanPolicy
 from pcr_exp.records.class_values import multi_hot
 from pcr_exp.records.fields import RecordFields
@@ -156,7 +156,7 @@ class RecordDataset(Dataset[tuple[Any, Any]]):
         self.images_as = images_as
         self.decode = decode
         self.seed = seed
-        self._policy = policy_of_scan(scan, PolicyInputs(seed or 0, Alone(), records.index))
+        self._policy = policy_of_scan(scan, PolicyInputs(seed or 0, SingleRank(), records.index))
         check = WholeImageTransform(transform, images_as)  # rejects an unknown `images_as`
         self.fields = RecordFields(records, fields) if fields else None
         """The requested fields."""
@@ -342,7 +342,7 @@ class RecordDataset(Dataset[tuple[Any, Any]]):
         return MixedSource(first_record, sizes, num_images, selection)
 
     @property
-    def follows_epochs_alone(self) -> bool:
+    def follows_epochs_itself(self) -> bool:
         """Whether the scan policy depends on the epoch alone and need not observe training."""
         return self._policy.by_epoch
 
@@ -360,7 +360,7 @@ class RecordDataset(Dataset[tuple[Any, Any]]):
         return record, index - (int(self._ends[record - 1]) if record else 0)
 
     def _by_epoch(self) -> ScanPolicy:
-        if not self.follows_epochs_alone:
+        if not self.follows_epochs_itself:
             raise ConfigError(
                 f"scan={self.scan!r}: images cannot be read by index with this policy, because it follows "
                 "training, which a dataset in worker processes never sees. Use .loader(...) and "

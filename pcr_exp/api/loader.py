@@ -34,7 +34,7 @@ from pcr_exp.loading.order import RankShare, open_share
 from pcr_exp.loading.selection import Selection
 from pcr_exp.loading.transform import Transform, eval_transform, train_transform
 from pcr_exp.loading.whole_images import WholeImageTransform
-from pcr_exp.policies.consensus import Alone, Consensus, open_consensus
+from pcr_exp.policies.consensus import Consensus, SingleRank, open_consensus
 from pcr_exp.policies.policy import PolicyInputs, Probe, ScanPolicy, SimilarityProbe
 from pcr_exp.records.fields import RecordFields
 from pcr_exp.records.reader import RecordSet
@@ -402,9 +402,9 @@ def _transform(
 
 
 def _open_consensus(world_size: int) -> Consensus:
-    """Return the consensus of torch's process group, or `Alone` without a group of several processes."""
+    """Return the consensus of torch's process group, or `SingleRank` without a group of several processes."""
     if world_size == 1 or not dist.is_available() or not dist.is_initialized():
-        return Alone()
+        return SingleRank()
     if dist.get_backend() == "nccl":
         return open_consensus(torch.device("cuda", torch.cuda.current_device()))
     return open_consensus(torch.device("cpu"))

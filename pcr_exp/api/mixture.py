@@ -199,7 +199,7 @@ class MixtureLoader(DatasetLoader):
 def _require_alike(datasets: Mapping[str, RecordDataset]) -> None:
     """Raise ConfigError unless all policies follow epochs alone, and one codec and `max_pixels` serve all."""
     for name, dataset in datasets.items():
-        if not dataset.follows_epochs_alone:
+        if not dataset.follows_epochs_itself:
             raise ConfigError(
                 f"sources[{name!r}] has scan={dataset.scan!r}: wanted a scan group, a schedule or a "
                 "mixture of groups. A policy that follows training cannot tell sources apart: open the "

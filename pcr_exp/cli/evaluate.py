@@ -75,7 +75,7 @@ def evaluate(config: EvaluateConfig) -> str:
         num_outputs = task.num_outputs
     trained = open_trained(config, runs, num_outputs, device)
     ids = [run.name for run in runs]
-    with claim_results(config, words_of(config, ids), images.fingerprint, of_runs=ids) as out:
+    with claim_results(config, folder_name_parts(config, ids), images.fingerprint, of_runs=ids) as out:
         with counting_bar("images") as tell:
             scores = score_images(
                 trained,
@@ -103,7 +103,7 @@ def evaluate(config: EvaluateConfig) -> str:
     return "finished"
 
 
-def words_of(config: EvaluateConfig, runs: Sequence[str]) -> list[str]:
+def folder_name_parts(config: EvaluateConfig, runs: Sequence[str]) -> list[str]:
     """Return the first words of the name of the results' folder."""
     networks = config.model.name if not runs else "1_run" if len(runs) == 1 else f"{len(runs)}_runs"
     return [config.dataset.name, config.dataset.label, config.split, networks]

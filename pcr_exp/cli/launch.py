@@ -93,7 +93,7 @@ def _launch(job: HydraTask[Any], config_name: str) -> None:
         print("interrupted; run the same command again to continue", file=sys.stderr)
     SweepFolder.alive.close()
     if SweepFolder.begun is not None and not SweepFolder.handed_over:
-        status = tell_sweep(SweepFolder.begun, status)
+        status = print_sweep_state(SweepFolder.begun, status)
     elif job.outcome is not None and job.outcome.failed:
         status = 1
     end_undisturbed()
@@ -231,7 +231,7 @@ def end_undisturbed() -> None:
         signal.signal(signal.SIGINT, first)
 
 
-def tell_sweep(folder: Path, status: int) -> int:
+def print_sweep_state(folder: Path, status: int) -> int:
     """Print the table of a sweep that has ended. Return the exit status, given the status so far."""
     outcomes = read_ended(folder, interrupted=status in (130, 143))
     if len(outcomes) > 1 or (outcomes and status != 0) or any(outcome.failed for outcome in outcomes):

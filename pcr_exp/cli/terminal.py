@@ -23,7 +23,7 @@ _UNBOUNDED = 100_000
 """Width of a pipe in columns: a table takes as many as it needs."""
 
 
-class ToldAtTheEnd(logging.Filter):
+class WithoutOwnErrors(logging.Filter):
     """Drops the log's copy of a `PcrExpError`: only its message is printed; a run's own log keeps it."""
 
     def filter(self, record: logging.LogRecord) -> bool:

@@ -16,7 +16,7 @@ from pcr_exp.config.crops import CropSettings
 from pcr_exp.config.measuring import ToleranceConfig
 from pcr_exp.datasets.sample import Dataset, Sample, open_dataset
 from pcr_exp.errors import DatasetError
-from pcr_exp.measuring.tolerance.answer import EQUAL_CLASSES, guessing_share, num_classes
+from pcr_exp.measuring.tolerance.answer import EQUAL_CLASSES, majority_share_of, num_classes
 from pcr_exp.measuring.tolerance.classifier import cross_validate
 from pcr_exp.measuring.tolerance.features import Features, extract_features, open_backbone
 from pcr_exp.measuring.tolerance.images import ImageFiles, choose_samples, similarity_of_groups
@@ -35,7 +35,7 @@ def tolerance(config: ToleranceConfig) -> str:
     torch.set_num_threads(1)  # for each of several threads
     started_s = time.monotonic()
     dataset = open_dataset(config.dataset)
-    with claim_results(config, words_of(config), dataset_images_key(dataset)) as out:
+    with claim_results(config, folder_name_parts(config), dataset_images_key(dataset)) as out:
         measured, samples = measure(config, dataset)
         notes = {
             "wall_s": round(time.monotonic() - started_s, 1),
@@ -50,7 +50,7 @@ def tolerance(config: ToleranceConfig) -> str:
     return "finished"
 
 
-def words_of(config: ToleranceConfig) -> list[str]:
+def folder_name_parts(config: ToleranceConfig) -> list[str]:
     """Return the first words of the name of the results' folder."""
     px = f"{config.image_size}px"
     return [config.dataset.name, config.dataset.label, config.model.name, px, config.decode]
@@ -113,7 +113,7 @@ def measure(config: ToleranceConfig, dataset: Dataset) -> tuple[Measured, list[S
         num_images=len(kept),
         num_clusters=len(np.unique(clusters)),
         num_rejected=len(found.rejected),
-        majority_share=guessing_share(labels),
+        majority_share=majority_share_of(labels),
         margin=config.margin,
         num_folds=config.num_folds,
         num_resamples=config.num_resamples,

@@ -114,7 +114,7 @@ def open_dataset(config: DatasetConfig) -> Dataset:
             f"-m dataset.fold={','.join(map(str, config.folds))}."
         )
     dataset: Dataset = build("dataset", config)
-    _tell(config, dataset)
+    _log_counts(config, dataset)
     if config.max_train_images is None:
         return dataset
     # In proportion, so that a few training images do not require all of tune to be encoded.
@@ -167,14 +167,14 @@ def open_images(config: DatasetConfig) -> LabelledImages:
     """
     if type(config) in schemas("dataset.images").values():
         images: LabelledImages = build("dataset.images", config)
-        _tell(config, images)
+        _log_counts(config, images)
         return images
     dataset = open_dataset(config)
     samples = [sample for split in SPLITS for sample in dataset.splits[split]]
     return make_images(config, samples, dataset.classes, dataset.seen)
 
 
-def _tell(config: DatasetConfig, read: Dataset | LabelledImages) -> None:
+def _log_counts(config: DatasetConfig, read: Dataset | LabelledImages) -> None:
     """Log the reader's remarks. Raises ConfigError if the label does not exist."""
     for remark in read.seen.all_remarks():
         log.warning("%s", printable(remark))

@@ -106,7 +106,7 @@ class Fetcher(Generic[Request, Result]):
         """
         with self._changed:
             self._want(count)
-            self._await(lambda: self._arrived(count) or self._stands_still())
+            self._await(lambda: self._arrived(count) or self._is_stalled())
             if self._closing.is_set():
                 raise LoaderError("a batch was requested, but the loader has been closed.")
             numbers = range(self._num_taken, self._num_taken + count)
@@ -186,7 +186,7 @@ class Fetcher(Generic[Request, Result]):
                 return True
         return True
 
-    def _stands_still(self) -> bool:
+    def _is_stalled(self) -> bool:
         return self._closing.is_set() or ((self._paused or self._held) and not self._in_flight)
 
     def _run(self) -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from pcr_exp.errors import LoaderError, RecordError
 from pcr_exp.loading.order import Order, Request
-from pcr_exp.records.fields import Beside, RecordFields
+from pcr_exp.records.fields import ReadFields, RecordFields
 from pcr_exp.records.groups import Extension, RecordPrefix
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.system.randomness import Purpose, stream
@@ -73,7 +73,7 @@ def _read(records: RecordSet, record: int, group: int, fields: RecordFields | No
     return prefix if fields is None else _with(prefix, fields.read(record))
 
 
-def _with(prefix: RecordPrefix, beside: Beside) -> RecordPrefix:
+def _with(prefix: RecordPrefix, beside: ReadFields) -> RecordPrefix:
     if beside.ids is not None and beside.ids[: len(prefix)] != prefix.ids:
         raise RecordError(
             f"the fields stored with the record of {prefix.ids[0]} belong to {beside.ids[0]} and others: "

@@ -42,7 +42,7 @@ class SharedBuffer:
         """Return an array of `shape`, to be filled by the worker that received the shared buffer."""
         return np.frombuffer(self._pixels, dtype=dtype, count=math.prod(shape)).reshape(shape)
 
-    def has_room(self, shape: tuple[int, ...], dtype: str) -> bool:
+    def has_space(self, shape: tuple[int, ...], dtype: str) -> bool:
         """Return whether such an array fits."""
         return math.prod(shape) * np.dtype(dtype).itemsize <= len(self._pixels)
 

@@ -150,7 +150,7 @@ class WholeImageDecoder:
                 made = _as_array(self._made(pixels, images, i, beside), name)
                 if i == 0:
                     shape, dtype = (len(seeds), *made.shape), made.dtype.str
-                    in_shared = shared_buffer is not None and shared_buffer.has_room(shape, dtype)
+                    in_shared = shared_buffer is not None and shared_buffer.has_space(shape, dtype)
                     batch = (
                         shared_buffer.pixels(shape, dtype)
                         if shared_buffer and in_shared

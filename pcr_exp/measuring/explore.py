@@ -30,7 +30,7 @@ IMAGES_PER_CLASS = 4
 """Approximate number of images per class shown. If images are few, not all classes are shown."""
 _CROP_QUALITY = 92
 """WebP quality: a crop of 224 px takes about 20 kB, without a visible difference."""
-_MOST_LOOKED_AT = 4096
+_MAX_EXAMINED = 4096
 """Images in records to choose from; without a limit, every record would be read."""
 
 
@@ -50,7 +50,7 @@ class StoredImages:
 
 
 def images_in_records(
-    found: Sequence[Found], label: str, wanted: Collection[str] = (), at_least: int = _MOST_LOOKED_AT
+    found: Sequence[Found], label: str, wanted: Collection[str] = (), at_least: int = _MAX_EXAMINED
 ) -> StoredImages:
     """Return images from one dataset's progressive records: the first ones, and the `wanted` ids.
 

@@ -16,7 +16,7 @@ class Consensus(Protocol):
         """Return the means of the ranks' values, bit-identical on every rank."""
 
 
-class Alone:
+class SingleRank:
     """The consensus of a single rank."""
 
     def mean(self, values: Sequence[float]) -> list[float]:
@@ -41,4 +41,4 @@ class ProcessGroup:
 
 def open_consensus(device: torch.device) -> Consensus:
     """Return the consensus of the default process group, or of this rank alone if there is no group."""
-    return ProcessGroup(device) if dist.is_available() and dist.is_initialized() else Alone()
+    return ProcessGroup(device) if dist.is_available() and dist.is_initialized() else SingleRank()

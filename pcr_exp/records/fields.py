@@ -46,7 +46,7 @@ FILE_SUFFIXES = defaultdict(
 """Kind -> suffix of a file that holds a field of this kind."""
 
 
-class Beside(NamedTuple):
+class ReadFields(NamedTuple):
     """The result of reading fields of a record."""
 
     samples: list[dict[str, Buffer]]
@@ -75,7 +75,7 @@ class RecordFields:
         """Field name -> kind."""
         order = sorted(kinds)
         self._groups = {name: 1 + order.index(name) for name in names}
-        self._byte_ranges = _neighbours(self._groups.values())
+        self._byte_ranges = _consecutive(self._groups.values())
         self.records = field_records(records)
         """The field files, as a record set."""
         self._single = SingleImages(self.records)
@@ -89,7 +89,7 @@ class RecordFields:
         starts = (index.prefix_bytes(record, first - 1) if first > 1 else 0 for first, _ in self._byte_ranges)
         return sum(index.prefix_bytes(record, last) for _, last in self._byte_ranges) - sum(starts)
 
-    def read(self, record: int) -> Beside:
+    def read(self, record: int) -> ReadFields:
         """Read and verify fields of all samples of a record, by one range read per run of adjacent fields.
 
         Raises:
@@ -110,9 +110,9 @@ class RecordFields:
                 view = memoryview(more.byte_range.data)
                 for group, bounds in enumerate(more.byte_range.bounds, start=first):
                     found[group] = [view[bounds[i] : bounds[i + 1]] for i in range(len(bounds) - 1)]
-        return Beside(self._by_sample(found), num_bytes, ids)
+        return ReadFields(self._by_sample(found), num_bytes, ids)
 
-    def read_damaged(self, record: int) -> tuple[Beside, set[int]]:
+    def read_damaged(self, record: int) -> tuple[ReadFields, set[int]]:
         """Read fields that `read` rejected, and also return the indices of samples with a damaged field.
 
         Raises:
@@ -122,7 +122,7 @@ class RecordFields:
         last = max(self._groups.values())
         prefix, damaged = self.records.read_damaged_prefix(record, last)
         found = {group: [prefix.piece(i, group) for i in range(len(prefix))] for group in range(1, last + 1)}
-        return Beside(self._by_sample(found), prefix.num_bytes, prefix.ids), damaged
+        return ReadFields(self._by_sample(found), prefix.num_bytes, prefix.ids), damaged
 
     def read_several(self, record: int, numbers: Sequence[int]) -> list[dict[str, Buffer]]:
         """Read the fields of some samples by small reads, each verified separately. Raises as `read` does."""
@@ -178,7 +178,7 @@ def _size_px(original: bytes) -> tuple[int, int] | None:
     return frame.width_px, frame.height_px
 
 
-def _neighbours(groups: Iterable[int]) -> list[tuple[int, int]]:
+def _consecutive(groups: Iterable[int]) -> list[tuple[int, int]]:
     """Return (first, last) of every run of consecutive numbers."""
     runs: list[tuple[int, int]] = []
     for group in sorted(set(groups)):

@@ -66,7 +66,7 @@ def load_image(
     return StoredImage(original, groups, codec.is_turned(original))
 
 
-def pieces_as_they_lie(packed: PackedImage, original: bytes) -> list[bytes]:
+def stored_pieces(packed: PackedImage, original: bytes) -> list[bytes]:
     """Return the pieces of an image that is already progressive; no byte is re-encoded.
 
     Args:
@@ -129,7 +129,7 @@ def load_sample(
     """
     known: Known | None = None if reuse is None else partial(reuse.groups, sample.id)
     if sample.packed is not None and codec.name == SCANS["pcr"]:
-        known = partial(pieces_as_they_lie, sample.packed)
+        known = partial(stored_pieces, sample.packed)
     try:
         image = load_image(sample.file, num_bytes, max_pixels, known, codec)
         return image if not fields else replace(image, fields=load_fields(sample, fields, image.original))

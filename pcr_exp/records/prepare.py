@@ -41,7 +41,7 @@ def ensure_records(dataset: DatasetConfig, records: RecordsConfig, progress: Pro
     """Make missing records before they are read, and detect outdated ones.
 
     With `records.auto_prepare=false` nothing is made. Remote records (`records.root` with ://) are used as
-    they are. If `Source.as_it_was` finds all sizes and modification times unchanged, no image is read.
+    they are. If `Source.is_unchanged` finds all sizes and modification times unchanged, no image is read.
 
     Raises:
         PcrExpError: as in `prepare_records`.
@@ -78,7 +78,7 @@ def prepare_records(
         records: where and how to store it.
         progress: called with (images done, images in all), over all splits.
         on_report: called with (split, report) after each split was processed.
-        thorough: compare every image, not only the files that `Source.as_it_was` compares.
+        thorough: compare every image, not only the files that `Source.is_unchanged` compares.
         stored: storage of finished records, if they are not in the returned folder.
 
     Returns:
@@ -107,7 +107,7 @@ def prepare_records(
     else:
         opened = keep_fields(open_dataset(dataset), records.fields)
     make_folder(folder)
-    with hold_when_free(folder / _LOCK_FILE, partial(_tell_wait, folder)):
+    with hold_when_free(folder / _LOCK_FILE, partial(_log_wait, folder)):
         # The process that held the lock may have made the records, or changed existing ones.
         if not is_finished(folder):
             opened = opened or keep_fields(open_dataset(dataset), records.fields)
@@ -130,7 +130,7 @@ def _outdated(
     return comparison.opened, comparison.images, comparison.known
 
 
-def _tell_wait(folder: Path, holder: str) -> None:
+def _log_wait(folder: Path, holder: str) -> None:
     log.warning(
         "waiting for %s, which is preparing %s; its records are used once it finishes. Ctrl-C ends the wait.",
         holder,

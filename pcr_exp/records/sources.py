@@ -77,7 +77,7 @@ class Source:
     num_files: int = 0
     """Number of all image files."""
 
-    def as_it_was(self) -> bool:
+    def is_unchanged(self) -> bool:
         """Return whether the states of the listed folders, label files and image files are unchanged.
 
         False if no image file is listed.

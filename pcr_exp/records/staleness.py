@@ -128,7 +128,7 @@ class Comparison:
             log.info("%s: the images are not here, so the records are not compared", self._dataset.name)
             return True
         at_home = source is not None and source.root == sources.resolved(root)
-        if source is not None and at_home and not thorough and source.as_it_was():
+        if source is not None and at_home and not thorough and source.is_unchanged():
             log.info(
                 "%s: %d folders, %d label files and %d of %d image files have the same sizes and times as "
                 "when the records were made. No image was read; `%s` compares every byte",
@@ -140,7 +140,7 @@ class Comparison:
         if self.changes is None:  # encoding compares names, labels and sizes by the records' fingerprint
             return not self._records.auto_prepare
         if not self.changes:
-            if not (source is not None and at_home and self.images == self._before and source.as_it_was()):
+            if not (source is not None and at_home and self.images == self._before and source.is_unchanged()):
                 self._keep()
             return True
         return self._decide()

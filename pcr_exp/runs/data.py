@@ -349,7 +349,7 @@ def settle_page_cache(config: TrainConfig, data: RunData) -> float | None:
 
 
 @contextmanager
-def as_found(config: TrainConfig, records: RecordSet, num_images: int) -> Iterator[None]:
+def page_cache_restored(config: TrainConfig, records: RecordSet, num_images: int) -> Iterator[None]:
     """After the block, drop record files of the first `num_images` that were not cached before it."""
     files = []
     for path, record in zip(_record_files(config, records), records.index.records, strict=False):

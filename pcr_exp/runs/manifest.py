@@ -26,8 +26,8 @@ from pcr_exp.training.task import headline_of, target_of
 
 T = TypeVar("T")
 STATUSES = ("running", "finished", "failed", "interrupted")
-_OF_THE_SESSION = ("command", "git_sha", "git_dirty", "packages", "python", "cpu", "num_cores", "gpu")
-_GOES_ON = (
+_OF_SESSION = ("command", "git_sha", "git_dirty", "packages", "python", "cpu", "num_cores", "gpu")
+_CARRIED_OVER = (
     *("scan_group", "started_at", "quality", "records_key"),
     *("train_fingerprint", "tune_fingerprint", "val_fingerprint"),
 )
@@ -115,11 +115,11 @@ def new_manifest(
         images: Key of the images of all splits.
     """
     session = new_session(config, device)
-    kept = {} if previous is None else {key: getattr(previous, key) for key in _GOES_ON}
+    kept = {} if previous is None else {key: getattr(previous, key) for key in _CARRIED_OVER}
     return Manifest(
         run_id=name,
         status="running",
-        **{key: getattr(session, key) for key in _OF_THE_SESSION},
+        **{key: getattr(session, key) for key in _OF_SESSION},
         seed=config.seed,
         dataset=config.dataset.name,
         label=config.dataset.label,

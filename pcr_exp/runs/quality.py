@@ -30,7 +30,7 @@ from pcr_exp.policies.policy import PolicyInputs, open_policy
 from pcr_exp.records.index import RecordIndex
 from pcr_exp.records.prepare import records_folder
 from pcr_exp.records.reader import RecordSet
-from pcr_exp.runs.data import as_found, open_data
+from pcr_exp.runs.data import open_data, page_cache_restored
 from pcr_exp.system.atomic import make_folder, write_atomic
 from pcr_exp.system.keys import key_of
 from pcr_exp.system.progress import counting_bar
@@ -88,7 +88,7 @@ def training_quality(
         started_s = time.monotonic()
         with (
             counting_bar("quality", shown=progress) as tell,
-            as_found(config, records, measurement.num_images),
+            page_cache_restored(config, records, measurement.num_images),
         ):
             for quality in measurement.at(missing, tell):
                 kept[quality.group] = quality

@@ -19,11 +19,11 @@ from pcr_exp.records.reader import RecordSet
 from pcr_exp.runs.bars import training_bar
 from pcr_exp.runs.data import (
     RunData,
-    as_found,
     class_counts,
     dataset_facts,
     images_key_of,
     open_data,
+    page_cache_restored,
     prepare_data,
     settle_page_cache,
 )
@@ -162,9 +162,9 @@ def _train(
     label = config.dataset.label
     task = open_task(config.task, data.train.index.classes[label], config.training.label_smoothing)
     manifest.num_classes = task.num_outputs
-    manifest.majority_share = task.guessing_share(class_counts(evaluated, label))
-    _warn_of_guessing(manifest)
-    with as_found(config, data.train, data.train.index.num_samples):
+    manifest.majority_share = task.majority_share_of(class_counts(evaluated, label))
+    _warn_of_chance_level(manifest)
+    with page_cache_restored(config, data.train, data.train.index.num_samples):
         facts = dataset_facts(config.dataset, config.records, config.scan.encoding)
         if facts is not None:
             manifest.dataset_facts = replace(facts, num_classes=num_named_classes(task, facts.num_classes))
@@ -230,7 +230,7 @@ def _train(
                 tracker.figure(name, path)
 
 
-def _warn_of_guessing(manifest: Manifest) -> None:
+def _warn_of_chance_level(manifest: Manifest) -> None:
     headline, target = headline_called(manifest.headline), manifest.target
     guessed = headline.guessed(manifest.majority_share, manifest.num_classes)
     if guessed is not None and target <= guessed:

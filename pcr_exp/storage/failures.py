@@ -132,7 +132,7 @@ def in_short(error: BaseException) -> str:
     return f"{type(error).__name__}: {text[:_MAX_SHOWN]}{'...' if len(text) > _MAX_SHOWN else ''}"
 
 
-_AS_IT_LIES = ("", "identity", "aws-chunked")
+_NOT_ENCODED = ("", "identity", "aws-chunked")
 """Encodings that change no byte. Stores keep the last one from how an object was uploaded."""
 _PAGE_STARTS = (b"<!doctype html", b"<html")
 
@@ -174,7 +174,7 @@ def require_record(where: str, headers: Mapping[Any, Any], sent_on: str = "") ->
     if str(headers.get("Content-Type", "")).lower().startswith("text/html"):
         raise web_page(where, sent_on)
     encoding = str(headers.get("Content-Encoding", ""))
-    if encoding.lower() not in _AS_IT_LIES:
+    if encoding.lower() not in _NOT_ENCODED:
         raise encoded(where, encoding)
 
 

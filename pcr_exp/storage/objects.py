@@ -220,9 +220,9 @@ class ObjectStorage(WritableStorage):
         except Exception as error:  # the library's own, with no common base
             reason = getattr(error, "error", error)
             if object_errors.is_other_than_asked(reason) and self.url.startswith("http"):
-                from pcr_exp.storage.plain_http import look_for_page
+                from pcr_exp.storage.plain_http import check_for_page
 
-                look_for_page(where, where)
+                check_for_page(where, where)
             raise object_errors.explained(where, error) from reason
 
     def _with_headers(self, attempt: Callable[[], Answer], path: str) -> Answer:

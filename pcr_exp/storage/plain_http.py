@@ -55,7 +55,7 @@ def _retry_after_s(url: str) -> float | None:
     return None
 
 
-def look_for_page(url: str, where: str) -> None:
+def check_for_page(url: str, where: str) -> None:
     """Check, by its beginning, whether a web page is in place of a file at an http address.
 
     Raises:

@@ -35,7 +35,7 @@ _QUIET_S = 5.0
 """At most one warning is logged in this time, however many threads warn."""
 _REQUEST_TIMEOUT, _TOO_EARLY, _TOO_MANY_REQUESTS = 408, 425, 429
 _NOT_IMPLEMENTED, _VERSION_NOT_SUPPORTED = 501, 505
-_NOBODY_THERE = (errno.ECONNREFUSED, errno.ENETUNREACH, errno.EHOSTUNREACH)
+_UNREACHABLE = (errno.ECONNREFUSED, errno.ENETUNREACH, errno.EHOSTUNREACH)
 
 
 class GaveUpError(Exception):
@@ -91,7 +91,7 @@ class Retrying:
             retry=tenacity.retry_if_exception(self._passes),
             wait=_wait_s,
             stop=self._gives_up,
-            before_sleep=lambda state: self._tell(state, what),
+            before_sleep=lambda state: self._log_wait(state, what),
             sleep=sleep,
         )
         try:
@@ -110,7 +110,7 @@ class Retrying:
     def _num_attempts(self, error: BaseException) -> int:
         return NUM_ATTEMPTS_OPENING if is_opening() and self._refuses(error) else NUM_ATTEMPTS
 
-    def _tell(self, state: tenacity.RetryCallState, what: str) -> None:
+    def _log_wait(self, state: tenacity.RetryCallState, what: str) -> None:
         now_s = time.monotonic()
         error = _failure(state)
         with self._lock:
@@ -180,7 +180,7 @@ def is_refusal(error: BaseException) -> bool:
     """Whether no server is there to answer: the port is closed, or the machine or its name is not found."""
     reason = reason_of(error)
     is_name = isinstance(getattr(reason, "os_error", None), socket.gaierror)
-    return is_name or getattr(reason, "errno", None) in _NOBODY_THERE
+    return is_name or getattr(reason, "errno", None) in _UNREACHABLE
 
 
 def retry_after_s(error: BaseException) -> float | None:

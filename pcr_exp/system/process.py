@@ -167,7 +167,7 @@ def keep_freed_memory() -> None:
         mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
 
 
-class _LeftAlone:
+class _ReaderMayLeave:
     """A text stream that drops its output once its reader has left, and otherwise acts as the stream itself.
 
     Work does not end with its reader: a run continues, and its rows are in files.
@@ -202,7 +202,7 @@ class _LeftAlone:
 def leaving_readers() -> Iterator[None]:
     """Ignore a reader of stdout who has left, within this context and at its end."""
     before = sys.stdout
-    watched = _LeftAlone(before)
+    watched = _ReaderMayLeave(before)
     sys.stdout = watched
     try:
         yield

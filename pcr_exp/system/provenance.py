@@ -106,10 +106,10 @@ def _launcher() -> list[str]:
 
 
 def _without_machine(word: str) -> str:
-    return _ABSOLUTE.sub(lambda match: _told(Path(match[0])), word)
+    return _ABSOLUTE.sub(lambda match: _shorten(Path(match[0])), word)
 
 
-def _told(path: Path) -> str:
+def _shorten(path: Path) -> str:
     for folder, name in ((Path.cwd(), Path()), (Path.home(), Path("~"))):
         if path.is_relative_to(folder):
             return str(name / path.relative_to(folder))

@@ -41,7 +41,7 @@ class Headline:
     words: str
     """Display name, on axes and in tables."""
     guessed: Callable[[float | None, int | None], float | None] = lambda _share, _classes: None
-    """Chance level, that of a model that has learned nothing, given `guessing_share` (such as the share of
+    """Chance level, that of a model that has learned nothing, given `majority_share_of` (such as the share of
     the most frequent class) and the number of outputs; None if unknown."""
 
 
@@ -92,7 +92,7 @@ class Task(Protocol):
     def num_outputs(self) -> int:
         """Number of outputs of the network."""
 
-    def guessing_share(self, counts: NDArray[np.int64]) -> float | None:
+    def majority_share_of(self, counts: NDArray[np.int64]) -> float | None:
         """Return the share to pass to `Headline.guessed`, from the evaluated images per label, [labels]."""
 
     def target(self, labels: Tensor) -> Tensor:
@@ -128,7 +128,7 @@ class Classification:
         """One output per class."""
         return len(self.classes)
 
-    def guessing_share(self, counts: NDArray[np.int64]) -> float | None:
+    def majority_share_of(self, counts: NDArray[np.int64]) -> float | None:
         """Return the share of the most frequent class; None if there are no images."""
         return float(counts.max() / counts.sum()) if counts.sum() else None
 

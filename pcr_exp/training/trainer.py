@@ -177,7 +177,7 @@ class Trainer:
             self.optimizer.zero_grad(set_to_none=True)
             self._losses = []
         if part + 1 < num_parts:
-            with self.exchange.kept_here():
+            with self.exchange.accumulating():
                 loss = self._loss(images, labels, step, slot)
                 self.scaler.scale(loss / num_parts).backward()
             return self._losses[-1]

@@ -58,7 +58,7 @@ class MultiLabel:
         """One output per class."""
         return self._there.shape[1]
 
-    def guessing_share(self, counts: NDArray[np.int64]) -> float | None:
+    def majority_share_of(self, counts: NDArray[np.int64]) -> float | None:
         """Return the mean over classes of the share of images with the class; `counts` is [sets]."""
         there = counts @ self._there
         return float(there[there > 0].mean() / counts.sum()) if there.any() else None
@@ -175,7 +175,7 @@ class Regression:
         """One output."""
         return 1
 
-    def guessing_share(self, counts: NDArray[np.int64]) -> float | None:  # noqa: ARG002
+    def majority_share_of(self, counts: NDArray[np.int64]) -> float | None:  # noqa: ARG002
         """Return None: the chance level does not depend on the labels."""
         return None
 

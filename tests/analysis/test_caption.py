@@ -15,7 +15,7 @@ from PIL import Image
 import pcr_exp
 from experiments.rebuild import RESULTS
 from experiments.results.made_by import made_by
-from pcr_exp.analysis.caption import NOT_TIMED, Caption, hardware_words, of_runs, task_words
+from pcr_exp.analysis.caption import NOT_TIMED, Caption, describe_hardware, describe_task, of_runs
 from pcr_exp.analysis.figure import footer, panel_title, panels, put_caption
 from pcr_exp.analysis.frame import eval_curves, run_frame
 from pcr_exp.analysis.runs import read_runs
@@ -28,7 +28,7 @@ from pcr_exp.records.dataset_facts import ImageFile, facts_of
 
 MakeRun = Callable[..., Path]
 PACKAGE = Path(pcr_exp.__file__).parent
-TASK = task_words("cars", "make", "resnet18", 128)
+TASK = describe_task("cars", "make", "resnet18", 128)
 FIGURES = sorted(path for folder in made_by(RESULTS) for path in folder.glob("**/*.png"))
 
 
@@ -87,9 +87,9 @@ def test_a_caption_leaves_nothing_out(part: str) -> None:
 
 
 def test_hardware_is_what_a_json_says() -> None:
-    assert hardware_words({"cpu": "A CPU", "num_cores": 2, "gpu": None}) == "A CPU, 2 cores"
-    assert hardware_words({"cpu": "A CPU", "num_cores": 2, "gpu": "A GPU"}) == "A GPU, 2 cores"
-    assert hardware_words({}) == "hardware not recorded"
+    assert describe_hardware({"cpu": "A CPU", "num_cores": 2, "gpu": None}) == "A CPU, 2 cores"
+    assert describe_hardware({"cpu": "A CPU", "num_cores": 2, "gpu": "A GPU"}) == "A GPU, 2 cores"
+    assert describe_hardware({}) == "hardware not recorded"
 
 
 def test_a_title_is_said_once_and_facts_come_before_how_it_is_drawn() -> None:
@@ -107,7 +107,7 @@ def test_a_title_is_said_once_and_facts_come_before_how_it_is_drawn() -> None:
 
 
 def test_of_several_tasks_each_panel_names_its_own() -> None:
-    tasks = [task_words("cars", label, "resnet18", 128) for label in ("make", "model", "year", "door")]
+    tasks = [describe_task("cars", label, "resnet18", 128) for label in ("make", "model", "year", "door")]
     with style():
         figure, axes = panels(4)
         for ax, task in zip(axes, tasks, strict=True):

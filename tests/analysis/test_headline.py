@@ -9,7 +9,7 @@ import pytest
 
 from pcr_exp.analysis.primary_metric import as_written
 from pcr_exp.analysis.report import write_report
-from pcr_exp.analysis.reporting_rules import may_say_time_to
+from pcr_exp.analysis.reporting_rules import time_to_excluded_because
 from pcr_exp.config.training import TaskConfig
 
 pytestmark = pytest.mark.usefixtures("light_figures")
@@ -43,9 +43,9 @@ def test_tables_and_figures_of_a_balanced_run_are_about_balanced_accuracy(
 def test_a_target_that_guessing_reaches_is_refused_whatever_the_headline(
     headline: str, target: float, guessed: str
 ) -> None:
-    assert f"reached by guessing ({guessed})" in may_say_time_to(target, 0.67, 7, headline)
-    assert may_say_time_to(0.6, 0.67, 7, headline) == ""
-    assert "most frequent class" in may_say_time_to(0.6, 0.67, 7)
+    assert f"reached by guessing ({guessed})" in time_to_excluded_because(target, 0.67, 7, headline)
+    assert time_to_excluded_because(0.6, 0.67, 7, headline) == ""
+    assert "most frequent class" in time_to_excluded_because(0.6, 0.67, 7)
 
 
 def test_files_of_one_headline_have_its_name_and_those_of_several_say_which() -> None:

@@ -15,9 +15,9 @@ from pcr_exp.analysis.frame import GROUP_KEYS, first_reached
 from pcr_exp.analysis.reporting_rules import UNLIKE
 from pcr_exp.analysis.statistics import (
     SEEDS_ALONE,
+    describe_interval,
     distinct_seeds,
     half_width,
-    interval_words,
     paired_difference,
     paired_ratio,
     paired_ratios,
@@ -103,10 +103,10 @@ def test_the_interval_is_named_with_its_degrees_of_freedom() -> None:
             "difference_freedom": [2.0, 11.27, 40.5, math.nan],
         }
     )
-    assert interval_words(rows) == (
+    assert describe_interval(rows) == (
         "t over seeds alone, 2 degrees of freedom / t over seeds and images, 11.3 to 40.5 degrees of freedom"
     )
-    assert interval_words(rows.iloc[3:]) == "none: n = 1"
+    assert describe_interval(rows.iloc[3:]) == "none: n = 1"
 
 
 def test_a_fold_is_a_repeat_as_a_seed_is() -> None:

@@ -21,7 +21,7 @@ from pcr_exp.cli.jobs import (
     read_outcomes,
     write_outcome,
 )
-from pcr_exp.cli.launch import add_overrides, launch, tell_sweep
+from pcr_exp.cli.launch import add_overrides, launch, print_sweep_state
 from pcr_exp.cli.launchers import _started
 from pcr_exp.config.commands import FiguresConfig
 from pcr_exp.errors import RunError
@@ -87,9 +87,9 @@ def test_a_failed_job_does_not_stop_a_sweep_and_is_listed(
 def test_outcomes_that_nobody_wrote_are_no_success(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert tell_sweep(tmp_path, 0) == 1
+    assert print_sweep_state(tmp_path, 0) == 1
     assert "no job of this sweep has reported an outcome in" in capsys.readouterr().err
-    assert tell_sweep(tmp_path, 130) == 130
+    assert print_sweep_state(tmp_path, 130) == 130
 
 
 def test_each_process_of_a_run_tells_of_its_own_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,7 +106,7 @@ def test_a_job_that_did_not_end_was_stopped_or_died(tmp_path: Path) -> None:
     write_outcome(tmp_path, 1, Outcome("b", "skipped"))
     assert [o.status for o in read_ended(tmp_path, interrupted=True)] == [INTERRUPTED, "skipped"]
     assert [o.status for o in read_ended(tmp_path, interrupted=False)] == [DIED, "skipped"]
-    assert tell_sweep(tmp_path, 0) == 1
+    assert print_sweep_state(tmp_path, 0) == 1
 
 
 def test_what_an_earlier_sweep_left_in_a_chosen_folder_is_not_this_ones(tmp_path: Path) -> None:

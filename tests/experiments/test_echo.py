@@ -21,7 +21,7 @@ from experiments.echoing.figures import (
     draw_fresh_to_target,
     draw_score_against_bytes,
     draw_score_at_budget,
-    look_of,
+    style_of,
 )
 from experiments.echoing.frame import MEASURES, TIMES, echo_frame, tuned
 from experiments.echoing.page import byte_curves, echo_to_markdown, write_echo_report
@@ -160,7 +160,7 @@ def test_a_variant_that_no_table_knows_is_drawn_behind_the_others(variants: Path
     (ax,) = draw_fresh_to_target(tuned(frame, "fresh_to_target")).axes
     names = [label.get_text().replace("\n", " ") for label in ax.get_xticklabels()]
     assert names == ["baseline", "example before", "nightly"]
-    assert look_of("nightly") == look_of("nightly") != look_of("batch") and dashes_of("nightly") == ":"
+    assert style_of("nightly") == style_of("nightly") != style_of("batch") and dashes_of("nightly") == ":"
 
 
 def test_the_bound_is_the_slower_stage() -> None:

@@ -24,8 +24,8 @@ from experiments.threelc.figures import (
     few_codecs,
     gradient_links,
     in_order,
-    look_of,
     network_name,
+    style_of,
     traffic_by_sparsity,
 )
 from experiments.threelc.frame import (
@@ -156,14 +156,14 @@ def test_codecs_are_named_with_what_tells_them_apart() -> None:
     }
     assert codec("topk", fraction=0.05)["codec"] == "topk 5%"
     assert codec("threelc", sparsity=1.9, zero_run=False)["codec"] == "threelc s=1.90, no ZRE"
-    assert len({look_of(each)["marker"] for each in codecs}) == len(schemas("gradients"))
+    assert len({style_of(each)["marker"] for each in codecs}) == len(schemas("gradients"))
 
 
 def test_a_codec_that_no_table_knows_has_a_name_a_look_and_a_place() -> None:
     gradients = {**asdict(GradientsConfig()), "name": "sketch", "num_rows": 5}
     own = codec_columns(gradients)
     assert own["codec"] == "sketch num_rows=5" and not own["zero_run"]
-    assert look_of(own) == look_of(own) != look_of(codec("none"))
+    assert style_of(own) == style_of(own) != style_of(codec("none"))
     assert in_order(pd.DataFrame([own, codec("none")]))["codec"].tolist() == ["none", "sketch num_rows=5"]
     assert published(own).certainty == "-"
 
@@ -177,14 +177,14 @@ def test_codecs_have_an_order() -> None:
         *("none", "topk 5%", "topk 25%"),
         *("threelc s=1.00, no ZRE", "threelc s=1.00", "threelc s=1.90"),
     ]
-    assert look_of(codecs[0])["color"] != look_of(codecs[1])["color"]
-    assert look_of(codecs[3])["color"] != look_of(codecs[4])["color"]
+    assert style_of(codecs[0])["color"] != style_of(codecs[1])["color"]
+    assert style_of(codecs[3])["color"] != style_of(codecs[4])["color"]
     assert network_name(math.inf) == "loopback" and network_name(1000, 2) == "1,000 Mbit/s, 2 ms"
 
 
 def test_a_look_is_of_the_codecs_numbers_and_not_of_its_label() -> None:
     renamed = codec("threelc", sparsity=1.75) | {"codec": "anything 9"}
-    assert look_of(renamed) == look_of(codec("threelc", sparsity=1.75))
+    assert style_of(renamed) == style_of(codec("threelc", sparsity=1.75))
     assert published(renamed).ratio == 107
 
 

@@ -12,9 +12,9 @@ from experiments.results import measured_under
 from experiments.results.measured_under import (
     BEGIN,
     END,
-    measured_words,
+    describe_measured,
+    describe_numerics,
     numerics_of,
-    numerics_words,
     pages_of,
     quoted,
     sets_below,
@@ -101,10 +101,10 @@ def test_a_page_has_a_line_for_each_of_its_sets_and_for_older_ones_that_it_links
 def test_quoting_an_older_set_changes_what_a_page_must_say(results: Path) -> None:
     """The test above therefore fails for a page that newly links to one, until the page states this."""
     page = results / "trained" / "README.md"
-    before = measured_words("Nothing else.", page, results)
+    before = describe_measured("Nothing else.", page, results)
     assert "older" not in before
-    assert "codecs (" in measured_words("As [there](../codecs/table.md).", page, results)
-    assert "codecs (" in measured_words("As `results/codecs` has it.", page, results)
+    assert "codecs (" in describe_measured("As [there](../codecs/table.md).", page, results)
+    assert "codecs (" in describe_measured("As `results/codecs` has it.", page, results)
     command = "```bash\npython -m experiments.figures out=results/codecs\n```\n"
     assert quoted(command, results) == [], "a command quotes no number"
 
@@ -137,7 +137,7 @@ def test_a_file_or_folder_of_another_number_has_a_line_of_its_own(results: Path)
     with (results / "numerics.csv").open("a") as file:
         file.write(f"trained/more,{NUMERICS - 1},0,3 repeats,smallest to largest,ddddddd\n")
     measured_under._declared.cache_clear()
-    words = measured_words("As [there](../trained).", codecs / "README.md", results)
+    words = describe_measured("As [there](../trained).", codecs / "README.md", results)
     assert words.endswith(f"older than {NUMERICS}: trained/more ({NUMERICS - 1}).")
     assert numbers == {"one.csv": NUMERICS, "two.csv": NUMERICS - 1, "new/x.csv": NUMERICS}
 
@@ -153,8 +153,10 @@ def test_a_page_that_cannot_say_it_is_an_error(results: Path) -> None:
 
 
 def test_numbers_of_today_are_said_plainly() -> None:
-    assert numerics_words([NUMERICS]) == str(NUMERICS)
-    assert numerics_words([NUMERICS, NUMERICS - 1]) == f"{NUMERICS - 1} and {NUMERICS}, older than {NUMERICS}"
+    assert describe_numerics([NUMERICS]) == str(NUMERICS)
+    assert (
+        describe_numerics([NUMERICS, NUMERICS - 1]) == f"{NUMERICS - 1} and {NUMERICS}, older than {NUMERICS}"
+    )
 
 
 def test_pages_of_runs_end_in_the_same_facts(tmp_path: Path, make_run: MakeRun) -> None:

@@ -19,10 +19,10 @@ from pcr_exp.measuring.tolerance.answer import (
     UNDECIDED,
     answer,
     bootstrap_weights,
-    guessing_share,
     interval,
     loss_bounds,
     loss_matrix,
+    majority_share_of,
     num_classes,
     score,
     verdict,
@@ -249,10 +249,10 @@ def test_bounds_of_sets_and_numbers_are_all_where_nothing_was_learned() -> None:
 
 
 def test_what_guessing_leans_on() -> None:
-    assert guessing_share(np.array([0, 0, 1, 2])) == 0.5 and num_classes(np.array([0, 0, 2])) == 2
+    assert majority_share_of(np.array([0, 0, 1, 2])) == 0.5 and num_classes(np.array([0, 0, 2])) == 2
     sets = np.array([[1, 0, 0], [1, 1, 0]], dtype=np.float32)
-    assert guessing_share(sets) == 0.75 and num_classes(sets) == 2
-    assert guessing_share(sets * 0) is None and guessing_share(sets[:, 0]) is None
+    assert majority_share_of(sets) == 0.75 and num_classes(sets) == 2
+    assert majority_share_of(sets * 0) is None and majority_share_of(sets[:, 0]) is None
     assert num_classes(sets[:, 0]) == 1
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pcr_exp.config.scan import ScanConfig
 from pcr_exp.policies.balanced import BalancedConfig, BalancedScan
-from pcr_exp.policies.consensus import Alone
+from pcr_exp.policies.consensus import SingleRank
 from pcr_exp.policies.pace import Interval, balanced_group, supplied_per_s
 from pcr_exp.policies.policy import CosineProbe, Decision, ScanPolicy, StaticScan, Update
 from pcr_exp.policies.schedule import ScheduleScan
@@ -91,7 +91,7 @@ class Simulation:
 
 def balanced(simulation: Simulation, floor: ScanPolicy | None = None, **given: float) -> BalancedScan:
     config = BalancedConfig(name="balanced", floor=ScanConfig(name="group_1", group=1), **given)  # type: ignore[arg-type]
-    return BalancedScan(config, floor or StaticScan(1), BYTES, simulation.counts, Alone())
+    return BalancedScan(config, floor or StaticScan(1), BYTES, simulation.counts, SingleRank())
 
 
 @settings(max_examples=60, deadline=None)

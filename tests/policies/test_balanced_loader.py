@@ -10,7 +10,7 @@ from pcr_exp.config.loader import LoaderConfig, StorageConfig
 from pcr_exp.config.scan import ScanConfig
 from pcr_exp.loading.loader import RecordLoader
 from pcr_exp.policies.balanced import BalancedConfig, BalancedScan
-from pcr_exp.policies.consensus import Alone
+from pcr_exp.policies.consensus import SingleRank
 from pcr_exp.policies.policy import StaticScan, Update
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.storage.counters import CountingStorage
@@ -52,7 +52,7 @@ def test_on_a_real_loader_it_follows_a_bandwidth_that_changes(
     records = RecordSet(storage, "pcr")
     floor = ScanConfig(name="group_1", group=1)
     settings = BalancedConfig(name="balanced", floor=floor, every_steps=5, max_slowdown=0.9)
-    policy = BalancedScan(settings, StaticScan(1), sizes, storage.counts, Alone())
+    policy = BalancedScan(settings, StaticScan(1), sizes, storage.counts, SingleRank())
     config = LoaderConfig(num_workers=0, shuffle_records=1, records_ahead=2)
     loader = open_loader(policy=policy, records=records, config=config)
     groups: list[int] = []

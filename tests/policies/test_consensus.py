@@ -10,7 +10,7 @@ import torch.distributed as dist
 
 from pcr_exp.config.scan import ScanConfig
 from pcr_exp.policies.balanced import BalancedConfig, BalancedScan
-from pcr_exp.policies.consensus import Alone, Consensus, ProcessGroup, open_consensus
+from pcr_exp.policies.consensus import Consensus, ProcessGroup, SingleRank, open_consensus
 from pcr_exp.policies.plateau import PlateauConfig, PlateauScan
 from pcr_exp.policies.policy import StaticScan, Update
 from pcr_exp.storage.protocol import Counts
@@ -82,7 +82,7 @@ def test_means_are_equal_on_all_ranks(decided: list[Any]) -> None:
 
 
 def test_ranks_that_would_differ_decide_alike(decided: list[Any]) -> None:
-    alone = [(plateau_of(rank, Alone()), balanced_of(rank, Alone())) for rank in range(2)]
+    alone = [(plateau_of(rank, SingleRank()), balanced_of(rank, SingleRank())) for rank in range(2)]
     assert alone[0][0] == [10, None, None, None]
     assert alone[1][0] == [10, 10, 10, None]
     assert [groups[-1] for _, groups in alone] == [10, 1]
@@ -94,11 +94,11 @@ def test_ranks_that_would_differ_decide_alike(decided: list[Any]) -> None:
 
 
 def test_a_process_that_is_in_no_group_is_alone(tmp_path: Path) -> None:
-    assert isinstance(open_consensus(CPU), Alone)
+    assert isinstance(open_consensus(CPU), SingleRank)
     dist.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
     try:
         consensus = open_consensus(CPU)
         assert isinstance(consensus, ProcessGroup)
-        assert consensus.mean([0.3, 2]) == Alone().mean([0.3, 2]) == [0.3, 2.0]
+        assert consensus.mean([0.3, 2]) == SingleRank().mean([0.3, 2]) == [0.3, 2.0]
     finally:
         dist.destroy_process_group()

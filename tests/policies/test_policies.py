@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 
 from pcr_exp.config.scan import ScanConfig
-from pcr_exp.policies.consensus import Alone
+from pcr_exp.policies.consensus import SingleRank
 from pcr_exp.policies.plateau import PlateauConfig, cheapest_within, is_plateau
 from pcr_exp.policies.policy import (
     CosineProbe,
@@ -32,7 +32,7 @@ INDEX = RecordIndex(
 
 
 def opened(config: ScanConfig, seed: int = 0) -> ScanPolicy:
-    return open_policy(config, PolicyInputs(seed, Alone(), INDEX))
+    return open_policy(config, PolicyInputs(seed, SingleRank(), INDEX))
 
 
 def update(epoch: int, loss: float = 1.0, *, ends_epoch: bool = True, num_images: int = 8) -> Update:

@@ -292,7 +292,7 @@ def notes(rng: Random) -> str:
             read_markers(place, "f00d")
             found = read_source(place)
             if found is not None:
-                found.as_it_was()
+                found.is_unchanged()
             read_images(place)
             read_rejected(place)
 

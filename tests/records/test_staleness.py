@@ -90,7 +90,7 @@ def test_a_file_that_changes_while_records_are_made_is_noticed(
         patch.setattr(prepare, "encode_split", encode)
         folder = prepare_records(dataset, records)
     source = sources.read_source(folder)
-    assert source is not None and not source.as_it_was()
+    assert source is not None and not source.is_unchanged()
 
 
 def test_records_of_an_earlier_version_are_looked_at_whole_once(

@@ -11,7 +11,7 @@ import pytest
 import torch
 from composing import compose
 
-from pcr_exp.analysis.distinguishing import words_of
+from pcr_exp.analysis.distinguishing import describe_differences
 from pcr_exp.analysis.frame import run_frame
 from pcr_exp.analysis.runs import Run
 from pcr_exp.config import component_code as module
@@ -182,5 +182,7 @@ def test_tables_do_not_average_runs_of_other_code(configure: Callable[..., Train
     ]
     settings = run_frame(runs)["setting"]
     assert settings[:3].is_unique and settings[3] == settings[1]
-    words = words_of({str(number): scientific_part(run.settings) for number, run in enumerate(runs[1:3])})
+    words = describe_differences(
+        {str(number): scientific_part(run.settings) for number, run in enumerate(runs[1:3])}
+    )
     assert words["0"].startswith("code=") and words["0"] != words["1"]

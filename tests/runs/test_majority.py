@@ -14,7 +14,7 @@ from pcr_exp.training.task import Classification
 
 
 def majority_share(records: RecordSet, label: str) -> float | None:
-    return Classification().guessing_share(class_counts(records, label))
+    return Classification().majority_share_of(class_counts(records, label))
 
 
 def labels_of(records: RecordSet) -> list[int]:

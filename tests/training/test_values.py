@@ -67,12 +67,12 @@ def test_r2_and_mean_absolute_error_are_scikit_learns_in_the_labels_unit() -> No
 
 def test_what_guessing_reaches() -> None:
     several = open_task(TaskConfig(name="multilabel"), SETS)
-    share = several.guessing_share(np.array([4, 2, 2, 2, 0]))
+    share = several.majority_share_of(np.array([4, 2, 2, 2, 0]))
     assert share == pytest.approx((0.4 + 0.4) / 2), "of classes that some image has"
     assert headline_called("mean_ap") is MEAN_AP and MEAN_AP.guessed(share, 3) == share
-    assert several.guessing_share(np.array([4, 0, 0, 0, 0])) is None
+    assert several.majority_share_of(np.array([4, 0, 0, 0, 0])) is None
     number = open_task(TaskConfig(name="regression"), NUMBERS)
-    assert number.guessing_share(np.ones(4, dtype=np.int64)) is None and R2.guessed(None, 1) == 0
+    assert number.majority_share_of(np.ones(4, dtype=np.int64)) is None and R2.guessed(None, 1) == 0
     mean = torch.zeros(4, 1)  # always predicts the mean
     assert number.metrics(number.tally(mean, number.target(torch.arange(4))))["val_r2"] == pytest.approx(0)
 

@@ -16,7 +16,7 @@ from matplotlib.figure import Figure
 from experiments.results.made_by import recorded_hardware
 from pcr_exp.analysis.caption import Caption
 from pcr_exp.analysis.figure import BELOW, footer, new_figure, note, panel_title, panels, save_figure
-from pcr_exp.analysis.style import INK, MUTED, OTHER_LOOKS, style
+from pcr_exp.analysis.style import INK, MUTED, OTHER_STYLES, style
 from pcr_exp.analysis.tables import span
 
 THROTTLED = {
@@ -43,7 +43,9 @@ def throttle_ratios(folder: Path) -> pd.DataFrame:
     for name, place in THROTTLED.items():
         rows = pd.read_csv(folder / name)
         keys = [str(key) for key in rows if key not in _MEASURED]
-        settings = [_words(dict(zip(keys, row, strict=True))) for row in rows[keys].itertuples(index=False)]
+        settings = [
+            _describe(dict(zip(keys, row, strict=True))) for row in rows[keys].itertuples(index=False)
+        ]
         parts.append(pd.DataFrame({"place": place, "setting": settings, "ratio": rows["ratio"]}))
     return pd.concat(parts, ignore_index=True)
 
@@ -66,7 +68,7 @@ _UNITS = {
 }
 
 
-def _words(settings: Mapping[str, object]) -> str:
+def _describe(settings: Mapping[str, object]) -> str:
     return ", ".join(_UNITS[key].format(value) for key, value in settings.items())
 
 
@@ -78,7 +80,7 @@ def draw_throttle(ratios: pd.DataFrame) -> Figure:
         ax = figure.subplots()
         ax.axvspan(1 - _CLOSE, 1 + _CLOSE, color=MUTED, alpha=0.15, linewidth=0)
         ax.axvline(1, color=MUTED, linewidth=1)
-        places: dict[Any, tuple[str, str]] = dict(zip(THROTTLED.values(), OTHER_LOOKS, strict=False))
+        places: dict[Any, tuple[str, str]] = dict(zip(THROTTLED.values(), OTHER_STYLES, strict=False))
         for row, ((place, _), found) in enumerate(settings):
             color, marker = places[place]
             first = place if place not in ax.get_legend_handles_labels()[1] else None
@@ -140,7 +142,7 @@ def _bars(ax: Axes, rows: pd.DataFrame, by: str, names: list[str], measure: str)
     for place, name in enumerate(names):
         found = rows.loc[rows[by] == name, measure]
         middle = found.median()
-        ax.barh(place, middle, height=0.62, color=OTHER_LOOKS[0][0])
+        ax.barh(place, middle, height=0.62, color=OTHER_STYLES[0][0])
         ax.hlines(place, found.min(), found.max(), color="black", linewidth=1)
         note(ax, f"{middle:,.0f}", (found.max(), place), (4, 0), va="center", fontsize=8, color=MUTED)
     ax.margins(x=0.2)
@@ -180,7 +182,7 @@ def _caption(folder: Path, shows: str, of: str, rows: pd.DataFrame, case: list[s
 
 NAME = "cached_reads"
 
-_LOOK = dict(zip(("kept prefixes", "recent prefixes", "whole files"), OTHER_LOOKS, strict=False))
+_LOOK = dict(zip(("kept prefixes", "recent prefixes", "whole files"), OTHER_STYLES, strict=False))
 
 _WORDS = {
     "static": "group 5 throughout",

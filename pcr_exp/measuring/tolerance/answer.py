@@ -123,8 +123,8 @@ _SCORES: dict[str, Callable[..., Floats]] = {
 """Scoring functions by the name of a task's primary metric."""
 
 
-def guessing_share(targets: Targets) -> float | None:
-    """Return `Task.guessing_share`, computed from a task's targets."""
+def majority_share_of(targets: Targets) -> float | None:
+    """Return `Task.majority_share_of`, computed from a task's targets."""
     if targets.ndim == 2:
         shares = targets.mean(axis=0)
         return float(shares[shares > 0].mean()) if shares.any() else None
@@ -207,7 +207,7 @@ def loss_bounds(
         predictions, labels, clusters, groups, headline=headline, num_resamples=NUM_RESAMPLES, seed=seed
     )
     whole = matrix[(matrix["train_group"] == groups[-1]) & (matrix["test_group"] == groups[-1])].iloc[0]
-    guessed = headline_called(headline).guessed(guessing_share(labels), num_classes(labels)) or 0.0
+    guessed = headline_called(headline).guessed(majority_share_of(labels), num_classes(labels)) or 0.0
     if float(whole["score_low"]) <= guessed:
         return {deployment: dict.fromkeys(groups, 1.0) for deployment in DEPLOYMENTS}
     rows = {deployment: deployed(matrix, deployment, margin=1.0) for deployment in DEPLOYMENTS}

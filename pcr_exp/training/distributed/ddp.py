@@ -125,8 +125,8 @@ class DdpExchange(WireExchange):
         self._replica = replica
         return replica
 
-    def kept_here(self) -> AbstractContextManager[None]:
-        """See `Exchange.kept_here`."""
+    def accumulating(self) -> AbstractContextManager[None]:
+        """See `Exchange.accumulating`."""
         return self._replica.no_sync() if self._replica is not None else nullcontext()
 
     def state_dict(self) -> dict[str, Any]:

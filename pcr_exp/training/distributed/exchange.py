@@ -201,7 +201,7 @@ class Exchange:
         """Return the module to call in training instead of `model`; both share their parameters."""
         return model
 
-    def kept_here(self) -> AbstractContextManager[None]:
+    def accumulating(self) -> AbstractContextManager[None]:
         """Accumulate gradients locally within the context and send nothing: more will follow."""
         return nullcontext()
 

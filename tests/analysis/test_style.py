@@ -13,10 +13,10 @@ from matplotlib.colors import to_rgb
 
 from pcr_exp.analysis.frame import SHARE
 from pcr_exp.analysis.style import (
-    POLICY_LOOKS,
+    POLICY_STYLES,
     SHARES_OF_SCRIPTS,
     ScanLevel,
-    fallback_look,
+    fallback_style,
     group_color,
     group_marker,
     level_of,
@@ -39,7 +39,7 @@ def test_scan_levels_differ_in_colour_lightness_and_marker() -> None:
     groups = lightness[1:]
     assert all(lighter - darker > 0.05 for lighter, darker in pairwise(groups))
     assert len({BASELINE.marker, *(group_marker(group) for group in range(1, 11))}) == 11
-    levels = [*LEVELS, *map(policy, POLICY_LOOKS), policy("anybodys")]
+    levels = [*LEVELS, *map(policy, POLICY_STYLES), policy("anybodys")]
     assert len({level.color for level in levels}) == len({level.marker for level in levels}) == len(levels)
     assert policy("cosine_often").color == policy("cosine").color
     dashes = {str(level.dashes) for level in (BASELINE, LEVELS[1], policy("cosine"))}
@@ -47,8 +47,8 @@ def test_scan_levels_differ_in_colour_lightness_and_marker() -> None:
 
 
 def test_a_name_that_no_table_of_looks_has_looks_the_same_everywhere() -> None:
-    assert fallback_look("anybodys") == ("#478b9e", "<"), "by the name alone, in every session"
-    looks = {fallback_look(name) for name in ("anybodys", "another", "a third")}
+    assert fallback_style("anybodys") == ("#478b9e", "<"), "by the name alone, in every session"
+    looks = {fallback_style(name) for name in ("anybodys", "another", "a third")}
     assert len(looks) == 3
 
 

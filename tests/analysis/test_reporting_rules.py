@@ -18,9 +18,9 @@ from pcr_exp.analysis.reporting_rules import (
     UNLIMITED,
     all_hardware,
     is_exclusive,
-    may_say_speedup,
-    may_say_time_to,
     others_cpu_share,
+    speedup_excluded_because,
+    time_to_excluded_because,
     timing_exclusion,
 )
 from pcr_exp.analysis.runs import CONCURRENT_RUNS, Run, read_runs, shared_in_time
@@ -86,8 +86,10 @@ def test_seconds_want_a_cpu_that_others_leave_alone(run: Run) -> None:
     quiet, crowded = (run_frame([beside(run, share)]) for share in (0.01, 0.2))
     assert quiet["hardware"].iloc[0].endswith(" cores, exclusive")
     assert crowded["hardware"].iloc[0].endswith(" cores, shared with others")
-    assert may_say_speedup(crowded, quiet) == may_say_speedup(quiet, crowded) == NOT_EXCLUSIVE
-    assert may_say_speedup(quiet, quiet) == ""
+    assert (
+        speedup_excluded_because(crowded, quiet) == speedup_excluded_because(quiet, crowded) == NOT_EXCLUSIVE
+    )
+    assert speedup_excluded_because(quiet, quiet) == ""
 
 
 def test_seconds_of_runs_that_had_company_are_said_where_that_is_asked_for(run: Run) -> None:
@@ -98,14 +100,14 @@ def test_seconds_of_runs_that_had_company_are_said_where_that_is_asked_for(run: 
 
 @pytest.mark.parametrize(("target", "majority"), [(0.75, 0.907), (0.5, 0.5)])
 def test_a_target_at_or_below_the_majority_class_is_refused(target: float, majority: float) -> None:
-    assert f"always saying the most frequent class ({100 * majority:.1f}%" in may_say_time_to(
+    assert f"always saying the most frequent class ({100 * majority:.1f}%" in time_to_excluded_because(
         target, majority
     )
 
 
 @pytest.mark.parametrize("majority", [0.37, None, float("nan")])
 def test_a_target_above_it_or_above_an_unknown_one_is_not(majority: float | None) -> None:
-    assert may_say_time_to(0.55, majority) == ""
+    assert time_to_excluded_because(0.55, majority) == ""
 
 
 def test_a_time_to_the_majority_class_is_in_no_table(run: Run) -> None:
@@ -120,10 +122,14 @@ def rows(timing_excluded_because: str = "", timing: str = "a") -> pd.DataFrame:
 
 
 def test_a_speed_up_wants_both_to_be_said_and_alike() -> None:
-    assert may_say_speedup(rows(), rows()) == ""
-    assert may_say_speedup(rows("shared"), rows()) == may_say_speedup(rows(), rows("shared")) == "shared"
-    assert may_say_speedup(rows(timing="b"), rows()) == UNLIKE
-    assert may_say_speedup(rows(), rows().iloc[:0]) == "nothing to compare with"
+    assert speedup_excluded_because(rows(), rows()) == ""
+    assert (
+        speedup_excluded_because(rows("shared"), rows())
+        == speedup_excluded_because(rows(), rows("shared"))
+        == "shared"
+    )
+    assert speedup_excluded_because(rows(timing="b"), rows()) == UNLIKE
+    assert speedup_excluded_because(rows(), rows().iloc[:0]) == "nothing to compare with"
 
 
 def between(run: Run, start: str, end: str | None, *, run_id: str, host: str = "ab12cd34") -> Manifest:

@@ -11,7 +11,12 @@ import pandas as pd
 import pytest
 
 from pcr_exp.analysis.accuracy import few_levels, per_panel
-from pcr_exp.analysis.distinguishing import setting_words, titles_apart, with_settings, words_of
+from pcr_exp.analysis.distinguishing import (
+    describe_differences,
+    describe_settings,
+    titles_apart,
+    with_settings,
+)
 from pcr_exp.analysis.figure import MAX_CURVES
 from pcr_exp.analysis.frame import SCAN_AND_SEED, eval_curves, run_frame, setting_keys
 from pcr_exp.analysis.report import write_report
@@ -59,7 +64,7 @@ def test_sections_that_nothing_tells_apart_have_the_settings_key() -> None:
 def words_but(root: Path, less: tuple[str, ...]) -> set[str]:
     """Return the descriptions of all settings on a page that compares the keys `less`."""
     frame = run_frame(read_runs(root))
-    return set(setting_words(frame.assign(setting=setting_keys(frame, less)), less).values())
+    return set(describe_settings(frame.assign(setting=setting_keys(frame, less)), less).values())
 
 
 def test_words_leave_out_what_a_table_compares(tmp_path: Path, make_run: MakeRun) -> None:
@@ -80,7 +85,10 @@ def test_crops_of_a_dataset_tell_settings_apart(tmp_path: Path, make_run: MakeRu
         augment = {**run.config["dataset"]["augment"], "crop_scale": [low, 1.0]}
         configs[str(low)] = {**run.config, "dataset": {**run.config["dataset"], "augment": augment}}
     sciences = {low: scientific_part(config) for low, config in configs.items()}
-    assert words_of(sciences) == {"0.08": "crop_scale=[0.08, 1.0]", "0.5": "crop_scale=[0.5, 1.0]"}
+    assert describe_differences(sciences) == {
+        "0.08": "crop_scale=[0.08, 1.0]",
+        "0.5": "crop_scale=[0.5, 1.0]",
+    }
 
 
 def test_a_level_that_reads_on_is_called_so(tmp_path: Path, make_run: MakeRun) -> None:
@@ -96,7 +104,7 @@ def test_a_level_that_reads_on_is_called_so(tmp_path: Path, make_run: MakeRun) -
 def test_one_setting_alone_needs_no_words_and_no_rows_none(tmp_path: Path, make_run: MakeRun) -> None:
     make_run(tmp_path, "group_2")
     (run,) = read_runs(tmp_path)
-    assert words_of({"a": scientific_part(run.config)}) == {"a": ""}
+    assert describe_differences({"a": scientific_part(run.config)}) == {"a": ""}
     empty = with_settings(eval_curves(run_frame([])), run_frame([]))
     assert empty.empty and {"image_px", "told_apart"} <= set(empty.columns)
 
@@ -108,7 +116,7 @@ def test_options_of_one_name_are_told_apart_by_what_differs(tmp_path: Path, make
         factor: {**run.config, "echo": asdict(ExampleBeforeConfig(name="example_before", factor=factor))}
         for factor in (2.0, 4.0)
     }
-    found = words_of({str(factor): scientific_part(config) for factor, config in configs.items()})
+    found = describe_differences({str(factor): scientific_part(config) for factor, config in configs.items()})
     assert found == {"2.0": "echo=example_before, factor=2.0", "4.0": "echo=example_before, factor=4.0"}
 
 
