@@ -58,7 +58,7 @@ def measure_updates(config: TrainConfig, device: torch.device, num_updates: int)
         "images_per_s": len(labels) / update_s,
         "clock_error": update_s * num_updates / passed_s - 1,
         "peak_bytes": torch.cuda.max_memory_allocated(device) if device.type == "cuda" else None,
-        "kept_bytes": trainer.kept.columns()["kept_bytes_max"],
+        "kept_bytes": trainer.saved_bytes.columns()["kept_bytes_max"],
         "loss": loss,
     }
 

@@ -256,11 +256,11 @@ def draw_front(
     One marker per script, filled if no other script beats it in all three costs. Colours in the third panel
     show the share of bytes, as in every figure. `facts` and `of_groups` are those of the two tables.
     """
-    looks = dict(zip([_DEFAULT, *_others(search)], [(INK, "s"), *OTHER_STYLES], strict=False))
+    styles = dict(zip([_DEFAULT, *_others(search)], [(INK, "s"), *OTHER_STYLES], strict=False))
     with style():
         figure, (whole, middle, quality) = panels(3)
         for ax, column in ((whole, "bytes_share"), (middle, "middle_bytes_share")):
-            _draw_scripts(ax, search, column, looks)
+            _draw_scripts(ax, search, column, styles)
             ax.set_ylabel(_OF_BASELINE)
         whole.set_xlabel("bytes of all scans / optimised baseline")
         middle.set_xlabel("bytes of the middle prefix / optimised baseline")
@@ -269,7 +269,7 @@ def draw_front(
         told = f"as good as group {MIDDLE_GROUP} of default, to {SLACK} of MS-SSIM"
         panel_title(middle, "A middle prefix", f"{told}; n = {facts['num_compared']} images")
         for name, rows in groups.groupby("script", sort=False):
-            _draw_quality(quality, rows.groupby("group").first(), looks[str(name)])
+            _draw_quality(quality, rows.groupby("group").first(), styles[str(name)])
         quality.set_xlabel("bytes / optimised baseline")
         quality.set_ylabel(f"1 - {describe_ms_ssim([WHOLE])}")
         quality.set_yscale("log")
@@ -284,10 +284,10 @@ def _others(search: pd.DataFrame) -> list[str]:
     return [str(name) for name in named if name != _DEFAULT]
 
 
-def _draw_scripts(ax: Axes, search: pd.DataFrame, column: str, looks: Mapping[str, tuple[str, str]]) -> None:
+def _draw_scripts(ax: Axes, search: pd.DataFrame, column: str, styles: Mapping[str, tuple[str, str]]) -> None:
     for row in search.to_dict("records"):
         name, at, cost = str(row["script"]), row[column], row["full_decode"]
-        color, marker = looks.get(name, (MUTED, "o"))
+        color, marker = styles.get(name, (MUTED, "o"))
         reach = [[cost - row["full_decode_low"]], [row["full_decode_high"] - cost]]
         filled = color if row["on_front"] else "none"
         ax.errorbar(
@@ -297,11 +297,11 @@ def _draw_scripts(ax: Axes, search: pd.DataFrame, column: str, looks: Mapping[st
             color=color,
             marker=marker,
             markerfacecolor=filled,
-            markersize=7 if name in looks else 4.5,
+            markersize=7 if name in styles else 4.5,
             elinewidth=0.8,
             linestyle="none",
-            label=name if name in looks else None,
-            zorder=3 if name in looks else 2,
+            label=name if name in styles else None,
+            zorder=3 if name in styles else 2,
         )
 
 

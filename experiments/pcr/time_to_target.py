@@ -80,14 +80,14 @@ NO_TARGET = "no fair baseline, and so no target"
 
 _LEARNING = ("epochs", "learning_rate", "optimizer", "momentum", "nesterov", "weight_decay", "schedule")
 
-_LOOKING = ("eval_every_epochs", "eval_groups", "eval_split", "stop_after_s", "label_smoothing")
+_EVALUATING = ("eval_every_epochs", "eval_groups", "eval_split", "stop_after_s", "label_smoothing")
 
 _SCHEDULE = ("lr_milestones", "lr_gamma", "warmup_epochs")
 
 SAME_SPEED = (
     *("scan", "seed", "storage", "task"),
     *("dataset.images_per_record", "loader.shuffle_records", "loader.lanes"),
-    *(f"training.{key}" for key in (*_LEARNING, *_LOOKING, *_SCHEDULE)),
+    *(f"training.{key}" for key in (*_LEARNING, *_EVALUATING, *_SCHEDULE)),
 )
 """Settings in which runs of equal speed may differ: learning, and what is throttled or compared."""
 

@@ -62,7 +62,7 @@ class LiveBytes(TorchDispatchMode):
         self.num_bytes -= self._alive.pop(key)
 
 
-class KeptBytes:
+class SavedBytes:
     """Mean and maximum bytes that forward passes save for backward, each storage counted once.
 
     One of every `interval` updates is measured, starting with the first, since measuring takes tens of
@@ -73,34 +73,34 @@ class KeptBytes:
     def __init__(self, interval: int) -> None:
         """Measure the updates whose number is a multiple of `interval`."""
         self._interval = interval
-        self._num_looks = 0
+        self._num_measured = 0
         self._total = 0
         self._max = 0
 
     @contextmanager
-    def look(self, step: int) -> Iterator[None]:
+    def measure(self, step: int) -> Iterator[None]:
         """Measure the forward pass of update `step` (counted from 0) up to its loss, if it is due."""
         if step % self._interval:
             yield
             return
         with LiveBytes() as live:
             yield
-        self._num_looks += 1
+        self._num_measured += 1
         self._total += live.num_bytes
         self._max = max(self._max, live.num_bytes)
 
     def columns(self) -> dict[str, float | int | None]:
         """Return a row's columns over all measurements so far; None before the first."""
-        looked = self._num_looks > 0
+        measured = self._num_measured > 0
         return {
-            "kept_bytes_mean": self._total / self._num_looks if looked else None,
-            "kept_bytes_max": self._max if looked else None,
+            "kept_bytes_mean": self._total / self._num_measured if measured else None,
+            "kept_bytes_max": self._max if measured else None,
         }
 
     def state_dict(self) -> dict[str, Any]:
         """Return the values accumulated so far."""
-        return {"num_looks": self._num_looks, "total": self._total, "max": self._max}
+        return {"num_looks": self._num_measured, "total": self._total, "max": self._max}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore `state`."""
-        self._num_looks, self._total, self._max = state["num_looks"], state["total"], state["max"]
+        self._num_measured, self._total, self._max = state["num_looks"], state["total"], state["max"]

@@ -24,7 +24,7 @@ from pcr_exp.images.resample import whole_image
 from pcr_exp.loading.fields import collate_fields, decode_fields
 from pcr_exp.loading.mixture import MixedSource
 from pcr_exp.loading.selection import Selection
-from pcr_exp.loading.whole_images import WholeImageTransform, kept_random_states
+from pcr_exp.loading.whole_images import WholeImageTransform, random_states_restored
 from pcr_exp.policies.consensus import SingleRank
 from pcr_exp.policies.policy import PolicyInputs, ScanPolicy
 from pcr_exp.records.class_values import multi_hot
@@ -258,7 +258,7 @@ class RecordDataset(Dataset[tuple[Any, Any]]):
         transform = WholeImageTransform(self.transform, self.images_as)
         decode = self.records.open_decoder(self.decode)
         found: list[Any] = [None] * len(locations)
-        with kept_random_states() if self.seed is not None else nullcontext():
+        with random_states_restored() if self.seed is not None else nullcontext():
             for read_here in self._read(locations, epoch, policy):
                 path = self.records.path(read_here.record)
                 for n, ((position, i), file) in enumerate(

@@ -205,7 +205,7 @@ class RecordLoader:
             held = self._selection.num_held(self._share, self._config.lanes, window)
         else:
             held = num_held(self._sizes, self._num_lanes, window)
-        in_use = min(held + self._stage.num_kept_in_use, len(index.records))
+        in_use = min(held + self._stage.num_buffered_samples, len(index.records))
         return (in_use + self._reading().ahead) * largest
 
     def pause(self) -> None:

@@ -39,7 +39,7 @@ class StageInputs:
 class Stage:
     """The default: every sample once, every read the prefix of a record, batches as they are decoded."""
 
-    num_kept_in_use = 0
+    num_buffered_samples = 0
     """Samples that a buffer before decoding holds, together with their records."""
     highest_group = 0
     """The highest scan group that the stage itself requests; 0 if it requests none."""

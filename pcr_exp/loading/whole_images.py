@@ -95,7 +95,7 @@ class WholeImageTransform:
 
 
 @contextmanager
-def kept_random_states() -> Iterator[None]:
+def random_states_restored() -> Iterator[None]:
     """Restore on exit the global random states that `WholeImageTransform.seed` sets."""
     python, numpy, torch_state = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002
     try:
@@ -141,7 +141,7 @@ class WholeImageDecoder:
         seeds = rng.integers(2**63, size=len(images.files)).tolist()
         shared_buffer, batch, in_shared = images.files.shared_buffer, np.empty(0), False
         beside: list[dict[str, Any]] = []
-        with kept_random_states():
+        with random_states_restored():
             for i, (file, group, name) in enumerate(
                 zip(images.files, images.groups, images.names, strict=True)
             ):

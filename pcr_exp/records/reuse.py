@@ -112,4 +112,4 @@ class StoredImages:
 def _open(storage: LocalStorage, folder: str) -> SingleImages:
     """Open the images of a split in one encoding, with a cache large enough for all of their tables."""
     records = RecordSet(storage, folder)
-    return SingleImages(records, kept_tables=len(records.index.records) * records.index.num_groups)
+    return SingleImages(records, num_cached_tables=len(records.index.records) * records.index.num_groups)

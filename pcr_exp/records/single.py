@@ -16,7 +16,7 @@ from pcr_exp.records.format import RecordHeader
 from pcr_exp.records.groups import REMEDY, Table, table_bytes, unpack_table
 from pcr_exp.records.reader import RecordSet
 
-_KEPT_TABLES = 256
+_NUM_CACHED_TABLES = 256
 
 
 class Range(NamedTuple):
@@ -52,12 +52,12 @@ class SingleImages:
     once more.
     """
 
-    def __init__(self, records: RecordSet, kept_tables: int = _KEPT_TABLES) -> None:
-        """`kept_tables` is the number of cached tables, one per record and group, of 16 bytes per image."""
+    def __init__(self, records: RecordSet, num_cached_tables: int = _NUM_CACHED_TABLES) -> None:
+        """Cache up to `num_cached_tables` tables of 16 bytes per image; there is one per record and group."""
         self.records = records
-        self._open = functools.lru_cache(_KEPT_TABLES)(self._read_header)
-        self._found = functools.lru_cache(kept_tables)(self._find)
-        self._table = functools.lru_cache(kept_tables)(self._read_table)
+        self._open = functools.lru_cache(_NUM_CACHED_TABLES)(self._read_header)
+        self._found = functools.lru_cache(num_cached_tables)(self._find)
+        self._table = functools.lru_cache(num_cached_tables)(self._read_table)
 
     def read(self, record: int, i: int, group: int) -> bytes:
         """Read image i of a record as a file, from its pieces of groups 1 to `group`.

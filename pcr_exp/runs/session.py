@@ -188,7 +188,7 @@ class Session:
             counters=row,
         )
         group = {"scan_group": group_number(self.encoding, row["scan_group"])}
-        return group | self.trainer.kept.columns() | stages | self._counted()
+        return group | self.trainer.saved_bytes.columns() | stages | self._counted()
 
     def _global_scores(self, scan_group: int) -> dict[str, dict[str, Any]]:
         with self.trainer.exchange.global_weights(), model_of_first(self.processes, self.trainer.model):

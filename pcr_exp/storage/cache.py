@@ -149,7 +149,7 @@ class DiskCache:
         file = self._file(path)
         try:
             with self._threads, self._lock:
-                num_bytes = _num_kept(file)
+                num_bytes = _cached_bytes(file)
                 if num_bytes is None:
                     return False
                 file.unlink()
@@ -166,13 +166,13 @@ class DiskCache:
             for file in (Path(folder, name) for name in names):
                 with suppress(OSError):  # files that are not the cache's stay
                     if file.name.endswith(_SUFFIX):
-                        num_bytes += _num_kept(file) or 0
-                    elif file.name.endswith(_SUFFIX + TEMPORARY_SUFFIX) and _num_kept(file) is not None:
+                        num_bytes += _cached_bytes(file) or 0
+                    elif file.name.endswith(_SUFFIX + TEMPORARY_SUFFIX) and _cached_bytes(file) is not None:
                         file.unlink()
         return num_bytes
 
     def _put(self, file: Path, prefix: bytes) -> None:
-        before = _num_kept(file) or 0
+        before = _cached_bytes(file) or 0
         used = self.num_bytes
         room = max(0, self._max_bytes - used)  # other processes may have a higher limit
         kept = prefix[: before + room]
@@ -200,7 +200,7 @@ class DiskCache:
         return self._folder / self._key / f"{path}{_SUFFIX}"
 
 
-def _num_kept(file: Path) -> int | None:
+def _cached_bytes(file: Path) -> int | None:
     """Bytes of the prefix in a file; None if there is no file. Raises OSError if it is not a regular file."""
     try:
         status = file.lstat()

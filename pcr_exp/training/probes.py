@@ -38,7 +38,7 @@ def preserved(trainer: Trainer) -> Iterator[Callable[[], None]]:
     optimizer_state = copy.deepcopy(optimizer.state_dict())
     scaler_state = copy.deepcopy(scaler.state_dict())
     activations_state = copy.deepcopy(trainer.activations.state_dict())
-    kept_state = trainer.kept.state_dict()
+    saved_bytes_state = trainer.saved_bytes.state_dict()
     random_states = _random_states()
 
     def restore() -> None:
@@ -53,7 +53,7 @@ def preserved(trainer: Trainer) -> Iterator[Callable[[], None]]:
         optimizer.load_state_dict(copy.deepcopy(optimizer_state))
         scaler.load_state_dict(scaler_state)
         trainer.activations.load_state_dict(copy.deepcopy(activations_state))
-        trainer.kept.load_state_dict(kept_state)
+        trainer.saved_bytes.load_state_dict(saved_bytes_state)
         _set_random_states(random_states)
 
     # Keeps backward passes from adding to the saved gradients.

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from pcr_exp.activations.keep import open_activations
-from pcr_exp.activations.kept import KeptBytes
+from pcr_exp.activations.kept import SavedBytes
 from pcr_exp.config.related_methods import ActivationsConfig
 from pcr_exp.config.training import TrainingConfig
 from pcr_exp.training.clocks import amp_dtype
@@ -112,7 +112,7 @@ class Trainer:
         self.scaler = torch.amp.GradScaler(device.type, enabled=self.amp_dtype is torch.float16)
         activations = activations or ActivationsConfig()
         self.activations = open_activations(activations, self.model, self.optimizer, seed)
-        self.kept = KeptBytes(activations.interval)
+        self.saved_bytes = SavedBytes(activations.interval)
         self._losses: list[float] = []
         """Losses of the current update's parts."""
         self._input_size = input_size(config, epoch=0)
@@ -193,7 +193,7 @@ class Trainer:
         return value
 
     def _loss(self, images: Tensor, labels: Tensor, step: int, slot: int) -> Tensor:
-        with self.kept.look(step):
+        with self.saved_bytes.measure(step):
             loss = self.loss(images, labels, step=step, slot=slot)
         self._losses.append(loss.item())
         return loss
@@ -220,7 +220,7 @@ class Trainer:
             "optimizer": self.optimizer.state_dict(),
             "scaler": self.scaler.state_dict(),
             "activations": self.activations.state_dict(),
-            "kept": self.kept.state_dict(),
+            "kept": self.saved_bytes.state_dict(),
             "exchange": self.exchange.state_dict(),
         }
 
@@ -231,7 +231,7 @@ class Trainer:
         self.optimizer.load_state_dict(state["optimizer"])
         self.scaler.load_state_dict(state["scaler"])
         self.activations.load_state_dict(state["activations"])
-        self.kept.load_state_dict(state["kept"])
+        self.saved_bytes.load_state_dict(state["kept"])
         self.exchange.load_state_dict(state["exchange"])
 
 

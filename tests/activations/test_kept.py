@@ -5,14 +5,14 @@ import torch
 from activation_models import chain_model, images
 
 from pcr_exp.activations.hooks import ConvInputs
-from pcr_exp.activations.kept import KeptBytes
+from pcr_exp.activations.kept import SavedBytes
 from pcr_exp.activations.packed import pack
 from pcr_exp.activations.quantise import QuantiseCodec
 
 
 def test_kept_bytes_are_those_of_what_backward_needs() -> None:
-    model, inputs, kept = chain_model(), images(4, 12), KeptBytes(1)
-    with kept.look(0):
+    model, inputs, kept = chain_model(), images(4, 12), SavedBytes(1)
+    with kept.measure(0):
         loss = model(inputs.clone()).square().mean()
     # The input's copy, and the output of each of four in-place ReLUs, which replaces its convolution's.
     wanted = 4 * (inputs.numel() + 4 * 4 * 8 * 12 * 12)
@@ -20,16 +20,16 @@ def test_kept_bytes_are_those_of_what_backward_needs() -> None:
 
 
 def test_a_look_every_so_often_gives_mean_and_largest() -> None:
-    kept = KeptBytes(2)
+    kept = SavedBytes(2)
     assert kept.columns() == {"kept_bytes_mean": None, "kept_bytes_max": None}
     made = []
     for step, num_values in enumerate((10, 1000, 30, 1000)):
-        with kept.look(step):
+        with kept.measure(step):
             made.append(torch.zeros(num_values) + 1)
     assert kept.columns() == {"kept_bytes_mean": 80, "kept_bytes_max": 120}
-    resumed = KeptBytes(2)
+    resumed = SavedBytes(2)
     resumed.load_state_dict(kept.state_dict())
-    with resumed.look(4):
+    with resumed.measure(4):
         made.append(torch.ones(5))
     assert resumed.columns() == {"kept_bytes_mean": 60, "kept_bytes_max": 120}
 
@@ -41,8 +41,8 @@ def test_compression_is_seen() -> None:
         hooks = bound and ConvInputs(model, lambda _, values: pack(values, QuantiseCodec(), 0.1))
         if hooks:
             hooks.begin(watch_gradients=False)
-        kept = KeptBytes(1)
-        with kept.look(0):
+        kept = SavedBytes(1)
+        with kept.measure(0):
             loss = model(inputs.clone()).square().mean()
         seen.append(kept.columns()["kept_bytes_max"])
         loss.backward()
@@ -53,8 +53,8 @@ def test_compression_is_seen() -> None:
 def test_looking_changes_no_gradient() -> None:
     gradients = []
     for interval in (1, 2):
-        model, kept = chain_model(), KeptBytes(interval)
-        with kept.look(1):
+        model, kept = chain_model(), SavedBytes(interval)
+        with kept.measure(1):
             loss = model(images()).square().mean()
         loss.backward()
         gradients.append([parameter.grad for parameter in model.parameters()])
@@ -62,7 +62,7 @@ def test_looking_changes_no_gradient() -> None:
 
 
 def test_a_failing_update_is_no_look() -> None:
-    kept = KeptBytes(1)
-    with pytest.raises(RuntimeError), kept.look(0):
+    kept = SavedBytes(1)
+    with pytest.raises(RuntimeError), kept.measure(0):
         raise RuntimeError("out of memory")
     assert kept.columns()["kept_bytes_mean"] is None

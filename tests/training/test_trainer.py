@@ -169,8 +169,8 @@ def test_compressed_activations_resume_where_they_were(name: str) -> None:
     second.load_state_dict(first.state_dict())
     assert updates(second, range(3, 6)) == losses[3:]
     assert second.activations.history == whole.activations.history
-    assert second.kept.columns() == whole.kept.columns()
-    assert whole.kept.state_dict()["num_looks"] == 3
+    assert second.saved_bytes.columns() == whole.saved_bytes.columns()
+    assert whole.saved_bytes.state_dict()["num_looks"] == 3
     assert len(whole.activations.history) == (0 if name == "none" else 3)
     if name != "error_bounded":
         plain = Trainer(small_model(), config(), device=CPU, seed=0)

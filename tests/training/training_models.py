@@ -71,7 +71,7 @@ def everything(trainer: Trainer) -> list[Any]:
         # The key and the position in it. A draw within the key's 624 words moves only the position.
         [part.tobytes() if isinstance(part, np.ndarray) else part for part in np.random.get_state()],  # noqa: NPY002
         random.getstate(),
-        trainer.kept.state_dict(),
+        trainer.saved_bytes.state_dict(),
         copy.deepcopy(trainer.activations.state_dict()),
     ]
 

@@ -182,7 +182,7 @@ def _caption(folder: Path, shows: str, of: str, rows: pd.DataFrame, case: list[s
 
 NAME = "cached_reads"
 
-_LOOK = dict(zip(("kept prefixes", "recent prefixes", "whole files"), OTHER_STYLES, strict=False))
+_STYLE = dict(zip(("kept prefixes", "recent prefixes", "whole files"), OTHER_STYLES, strict=False))
 
 _WORDS = {
     "static": "group 5 throughout",
@@ -210,7 +210,7 @@ def _draw_panel(ax: Axes, rows: pd.DataFrame) -> None:
     least = 1 - bound["bound_share"]
     words = "each byte kept saves one an epoch"
     ax.plot(100 * bound["cache_share"], least, color=INK, linestyle=":", label=words)
-    for cache, (color, marker) in _LOOK.items():
+    for cache, (color, marker) in _STYLE.items():
         line = rows[(rows["cache"] == cache) | (rows["cache_share"] == 0)]
         ax.plot(100 * line["cache_share"], line["read_share"], color=color, marker=marker, label=cache)
     ax.axhline(1, color=MUTED, linewidth=0.8)

@@ -36,7 +36,7 @@ class EchoBefore(EchoStage):
         check_repeat_groups(config, inputs.index, inputs.first_group)
         super().__init__(config, inputs, num_items=inputs.num_samples)
         self.num_batches = -(-self.num_uses // inputs.batch_size)
-        self.num_kept_in_use = config.buffer * len(inputs.slots) if config.buffer > 1 else 0
+        self.num_buffered_samples = config.buffer * len(inputs.slots) if config.buffer > 1 else 0
         self.highest_group = max(config.repeat_groups, default=0)
 
     def order(self, fresh: Sequence[SampleSequence], epoch: int) -> EpochOrder:

@@ -214,7 +214,7 @@ def extract_features(
     firsts = range(0, len(images), CHUNK_IMAGES)
 
     def work(first: int) -> _Chunk:
-        return _kept_chunk(images, range(first, min(first + CHUNK_IMAGES, len(images))), backbone, folder)
+        return _cached_chunk(images, range(first, min(first + CHUNK_IMAGES, len(images))), backbone, folder)
 
     chunks: list[_Chunk] = []
     pool = ThreadPoolExecutor(num_threads)
@@ -239,7 +239,7 @@ def extract_features(
     )
 
 
-def _kept_chunk(images: GroupedImages, places: range, backbone: Backbone, folder: Path | None) -> _Chunk:
+def _cached_chunk(images: GroupedImages, places: range, backbone: Backbone, folder: Path | None) -> _Chunk:
     if folder is None:
         return _make_chunk(images, places, backbone)
     key = json.dumps([backbone.key, [images.key(place) for place in places]])
