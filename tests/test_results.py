@@ -137,7 +137,7 @@ def test_no_table_says_more_than_its_runs_allow(folder: Path) -> None:
     silent = summary["no_seconds"].notna()
     times = ["images_per_s_mean", "wait_share_mean", "time_to_target_s_mean", "speedup_over_baseline"]
     assert summary.loc[silent, times].isna().all(axis=None)
-    guessed = summary[f"target_{headline_of(summary)}"] <= guessed_score(summary)
+    guessed = summary[f"target_{primary_metric_of(summary)}"] <= guessed_score(summary)
     assert summary.loc[guessed, ["time_to_target_s_mean", "speedup_over_baseline"]].isna().all(axis=None)
     if (folder / "time_to_accuracy.csv").exists():
         assert pd.read_csv(folder / "time_to_accuracy.csv")["no_seconds"].isna().all()
@@ -162,7 +162,7 @@ def summary_of(folder: Path) -> pd.DataFrame:
     return pd.read_csv(BytesIO(rebuilt(folder)["summary.csv"]), keep_default_na=False, na_values=[""])
 
 
-def headline_of(table: pd.DataFrame) -> str:
+def primary_metric_of(table: pd.DataFrame) -> str:
     """Return the primary metric of a file's runs: `top1` if it has a column `target_top1`."""
     (name,) = (name for name in table.columns if name.startswith("target_"))
     return str(name).removeprefix("target_")
@@ -170,7 +170,7 @@ def headline_of(table: pd.DataFrame) -> str:
 
 def guessed_score(summary: pd.DataFrame) -> "pd.Series[float]":
     """Return the score at chance level: always predicting the most frequent class, or at random."""
-    headline = headline_of(summary)
+    headline = primary_metric_of(summary)
     if headline == "top1":
         return summary["majority_share"]
     return 1 / summary["num_classes"] if headline == "balanced_accuracy" else 0 * summary["group"] + 0.5

@@ -16,7 +16,7 @@ import pandas as pd
 from pcr_exp.analysis.frame import setting_keys
 from pcr_exp.analysis.runs import evaluations_at
 from pcr_exp.analysis.tables import percent, three_figures
-from pcr_exp.training.task import headline_called
+from pcr_exp.training.task import primary_metric_named
 
 HOLDS = "holds"
 IN_PART = "in part"
@@ -140,7 +140,7 @@ def too_short(runs: pd.DataFrame, metric: str | None = None) -> str:
             f"{loss:.2f}, where guessing has {guessed:.2f}"
         )
     if score < target - DISTANCE:
-        words = headline_called(metric or first["headline"]).words
+        words = primary_metric_named(metric or first["headline"]).words
         return (
             "these trainings were too short to compare accuracies: the best end at "
             f"{percent(score)} {words}, where the target is {percent(target)}"

@@ -30,7 +30,7 @@ from pcr_exp.analysis.statistics import (
 from pcr_exp.analysis.style import INK, MUTED, describe_scan, style
 from pcr_exp.analysis.tables import Cell, Footnotes, difference_cell, percent, spread_cell
 from pcr_exp.policies.schedule import probabilities
-from pcr_exp.training.task import headline_called
+from pcr_exp.training.task import primary_metric_named
 
 PANEL_KEYS = ["dataset", "label", "model", "setting"]
 COMPARED = (
@@ -168,7 +168,7 @@ def _cells(rows: pd.DataFrame, notes: Footnotes) -> dict[str, Cell]:
         "read": lambda row: f"{row['read_bytes_mean'] / 1e6:.1f} MB",
     }
     for name, of_metric in rows.groupby("headline", sort=False):
-        words = headline_called(str(name)).words
+        words = primary_metric_named(str(name)).words
         by_way = {row["way"]: row for row in of_metric.to_dict("records")}
         cells |= {words: _score(by_way), f"difference in {words}": _difference(by_way, notes)}
     return cells
@@ -201,7 +201,7 @@ def draw_equal_bytes(table: pd.DataFrame) -> Figure:
             for ax, metric in zip(of_row, metrics, strict=True):
                 rows = of_budget[of_budget["headline"] == metric]
                 _draw_budget(ax, rows)
-                panel_title(ax, title if ax is of_row[0] else " ", headline_called(str(metric)).words)
+                panel_title(ax, title if ax is of_row[0] else " ", primary_metric_named(str(metric)).words)
                 ax.tick_params(labelleft=ax is of_row[0])
         footer(figure, f"points against the whole training, with 95 % intervals: {describe_interval(less)}")
     return figure

@@ -32,7 +32,7 @@ from pcr_exp.analysis.reporting_rules import (
 from pcr_exp.analysis.statistics import repeat_of
 from pcr_exp.errors import RunError
 from pcr_exp.system import MIB
-from pcr_exp.training.task import headline_called
+from pcr_exp.training.task import primary_metric_named
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +270,7 @@ def _no_time(
     if math.isnan(target):
         return NO_TARGET
     if headline != learned["headline"]:
-        wanted, given = (headline_called(name).words for name in (headline, learned["headline"]))
+        wanted, given = (primary_metric_named(name).words for name in (headline, learned["headline"]))
         return f"the target is of {wanted}, and runs are judged by {given}"
     if target_excluded_because := time_to_excluded_because(
         target, learned["majority_share"], learned["num_classes"], headline

@@ -34,7 +34,7 @@ from pcr_exp.analysis.tables import (
     three_figures,
 )
 from pcr_exp.errors import RunError
-from pcr_exp.training.task import headline_called
+from pcr_exp.training.task import primary_metric_named
 
 _PANEL = [*GROUP_COLUMNS, "setting"]
 _ABOUT = (
@@ -106,7 +106,7 @@ def draw_speedups(table: pd.DataFrame) -> Figure:
 
 
 def _titles(row: pd.Series) -> tuple[str, str]:
-    words = headline_called(row["headline"]).words
+    words = primary_metric_named(row["headline"]).words
     return (
         task_title(row["dataset"], row["label"], row["model"]),
         f"{row['image_size_px']} px, to {percent(row['target_score'])} {words}; "
@@ -183,7 +183,7 @@ def _task(row: Mapping[Any, Any]) -> str:
 
 
 def _target(row: Mapping[Any, Any]) -> str:
-    return f"{percent(row['target_score'])} {headline_called(row['headline']).words}"
+    return f"{percent(row['target_score'])} {primary_metric_named(row['headline']).words}"
 
 
 def _time_cell(scan: str, notes: Footnotes) -> Cell:

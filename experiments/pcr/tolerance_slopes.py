@@ -32,7 +32,7 @@ from pcr_exp.config.measuring import DEPLOYMENTS
 from pcr_exp.errors import ConfigError
 from pcr_exp.measuring.tolerance.answer import interval
 from pcr_exp.system.atomic import make_folder, write_atomic
-from pcr_exp.training.task import headline_called
+from pcr_exp.training.task import primary_metric_named
 
 NAME = "slopes"
 TASK = ["dataset", "label", "headline"]
@@ -159,7 +159,7 @@ def slopes_page(kept: pd.DataFrame) -> str:
     )
     columns = {
         "task": lambda row: f"{row['dataset']} {row['label']}",
-        "headline": lambda row: headline_called(row["headline"]).words,
+        "headline": lambda row: primary_metric_named(row["headline"]).words,
         "images": lambda row: f"{row['n']:,}",
         "used at": lambda row: "all scans" if row["deployment"] == "full" else "the same group",
         "groups": lambda row: str(row["num_groups"]),
@@ -188,7 +188,7 @@ def draw_slopes(kept: pd.DataFrame, measured: Sequence[Measured]) -> Figure:
             ax.axhline(1, color=MUTED, linewidth=0.8)
             named_line(ax, 0, "guessing", fontsize=7)
             ax.set_xlabel(f"mean {similarity_name(facts)}")
-            ax.set_ylabel(f"kept of {headline_called(facts.headline).words}")
+            ax.set_ylabel(f"kept of {primary_metric_named(facts.headline).words}")
             ax.legend(**BELOW)
             panel_title(ax, task_title(facts.dataset, facts.label, facts.model), subtitle_of(facts))
         handles = {

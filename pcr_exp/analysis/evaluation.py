@@ -38,7 +38,7 @@ from pcr_exp.measuring.tolerance.answer import image_weights, interval, score
 from pcr_exp.system.atomic import make_folder, write_atomic
 from pcr_exp.system.provenance import cpu_model, gpu_model, write_measured
 from pcr_exp.system.words import counted
-from pcr_exp.training.task import area_under_roc, headline_called
+from pcr_exp.training.task import area_under_roc, primary_metric_named
 
 _APART = 0.09
 """Horizontal distance of the points of top-1 and top-5 from their group, to either side."""
@@ -77,8 +77,8 @@ def _drawn(table: pd.DataFrame) -> list[tuple[str, float, str]]:
     """Return the drawn measures, each with its horizontal offset from the group and its name in text."""
     if "top1" in table:
         return [("top1", -_APART, "top-1"), ("top5", _APART, "top-5")]
-    (headline,) = (name for name in _HEADLINES if name in table)
-    return [(headline, 0.0, headline_called(headline).words)]
+    (headline,) = (name for name in _PRIMARY_METRICS if name in table)
+    return [(headline, 0.0, primary_metric_named(headline).words)]
 
 
 def _originals(full: pd.Series[Any]) -> str:
@@ -145,7 +145,7 @@ TABLE_COLUMNS = [
     *(f"{measure}_{part}" for measure in MEASURES for part in ("difference", "ci95")),
 ]
 
-_HEADLINES = ("mean_ap", "r2")
+_PRIMARY_METRICS = ("mean_ap", "r2")
 """Metrics of tasks whose images have no top-1."""
 _MAE = "mae"
 
@@ -174,7 +174,7 @@ def level_table(scores: pd.DataFrame) -> pd.DataFrame:
             if "top1" in images:
                 row["balanced_accuracy"] = images.groupby("label")["top1"].mean().mean()
             else:
-                row |= _headline_lost(judged, images.set_index("image"), reference)
+                row |= _primary_metric_lost(judged, images.set_index("image"), reference)
             if MARGIN in images:
                 margins, labels = images[MARGIN].to_numpy(), images["label"].to_numpy()
                 row["auc"] = area_under_roc(margins, labels == 1)
@@ -192,7 +192,7 @@ def _judged(scores: pd.DataFrame) -> str:
     return "r2" if OF_NUMBERS[0] in scores else "mean_ap"
 
 
-def _headline_lost(headline: str, images: pd.DataFrame, originals: pd.DataFrame) -> dict[str, float]:
+def _primary_metric_lost(headline: str, images: pd.DataFrame, originals: pd.DataFrame) -> dict[str, float]:
     """Return `mean_ap`, or `r2` and `mae`, with the differences to the originals and half their intervals."""
     originals = originals.loc[images.index]
     if headline == "r2":
@@ -243,7 +243,7 @@ def levels_markdown(table: pd.DataFrame, headline: str, images: str, split: str)
 
     columns: dict[str, Cell] = {
         "read at": lambda row: f"{row['scan']}, {row['decode']}",
-        headline_called(headline).words: lambda row: percent(row[headline]),
+        primary_metric_named(headline).words: lambda row: percent(row[headline]),
         f"{words} against the originals, points": loses,
     }
     if "top5" in table:
@@ -268,8 +268,8 @@ def write_evaluation(
     Args:
         folder: Created if it does not exist.
         scores: The result of `measuring.evaluation.score_images`.
-        settings: `dataset`, `label`, `split`, `model`, `image_size_px`, `headline` (see `check_headline`) and
-            further entries of the JSON file.
+        settings: `dataset`, `label`, `split`, `model`, `image_size_px`, `headline` (see
+            `check_primary_metric`) and further entries of the JSON file.
         device: The device that computed the scores.
     """
     gpu = gpu_model(device)
@@ -289,11 +289,11 @@ def draw_evaluation(folder: Path) -> list[Path]:
     write_atomic(folder / TABLE_FILE, [table.to_csv(index=False).encode()])
     files = [folder / TABLE_FILE]
     if table["model"].nunique() == 1:
-        what = "Accuracy" if "top1" in table else headline_called(facts["headline"]).words
+        what = "Accuracy" if "top1" in table else primary_metric_named(facts["headline"]).words
         caption = _caption(facts, f"{what} lost at each scan group", f"n = {facts['num_images']} images")
         return [*files, *save_figure(draw_losses, table, folder, "losses", caption)]
     matrix = matrix_table(table, facts["headline"])
-    words = headline_called(facts["headline"]).words
+    words = primary_metric_named(facts["headline"]).words
     seeds = " or ".join(str(count) for count in sorted(set(matrix["n_seeds"])))
     n = "n = 1 seed" if seeds == "1" else f"n = {seeds} seeds each"
     caption = _caption(facts, f"{words} by training and test level", n)
@@ -306,9 +306,9 @@ def _caption(facts: Mapping[str, Any], shows: str, n: str) -> Caption:
     return Caption(shows=shows, of=(task,), n=n, hardware=describe_hardware(facts), storage=NOT_TIMED)
 
 
-def check_headline(name: str) -> None:
+def check_primary_metric(name: str) -> None:
     """Raise ConfigError unless evaluations have a column for this primary metric."""
-    if name not in ("top1", "balanced_accuracy", "auc", *_HEADLINES):
+    if name not in ("top1", "balanced_accuracy", "auc", *_PRIMARY_METRICS):
         raise ConfigError(
             f"task: evaluations have no column for its primary metric {name}; wanted task=classification, "
             "task=balanced, task=auc, task=multilabel or task=regression."

@@ -31,7 +31,7 @@ from pcr_exp.errors import ConfigError
 from pcr_exp.measuring.explore import Explored, SeenImage, in_turn
 from pcr_exp.measuring.tolerance.answer import answer
 from pcr_exp.places import CONFIGS
-from pcr_exp.training.task import headline_called
+from pcr_exp.training.task import primary_metric_named
 
 MAX_PAGE_BYTES = 15_000_000
 SHOWN_MISTAKES = 8
@@ -187,7 +187,7 @@ class _Task:
             use: _as_html(describe_tolerance(answer(matrix, use, facts.margin), table, sizes, facts))
             for use in DEPLOYMENTS
         }
-        return cls(measured, answers, table, headline_called(facts.headline).words)
+        return cls(measured, answers, table, primary_metric_named(facts.headline).words)
 
     def data(self, places: Mapping[str, int], classes: Sequence[str]) -> dict[str, Any]:
         """Return the data for the script of the page."""

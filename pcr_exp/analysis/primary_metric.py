@@ -11,15 +11,15 @@ from typing import Any
 
 import pandas as pd
 
-from pcr_exp.training.task import TOP1, Headline, headline_called
+from pcr_exp.training.task import TOP1, PrimaryMetric, primary_metric_named
 
 _IN_FILES = {"timing_excluded_because": "no_seconds", "target_excluded_because": "no_target"}
 _SCORE = re.compile(r"(?<![a-z])score(?![a-z])")
 
 
-def metric_of(rows: pd.DataFrame) -> Headline:
+def metric_of(rows: pd.DataFrame) -> PrimaryMetric:
     """Return the metric of the scores of comparable rows; top-1 if there are no rows."""
-    return headline_called(str(rows["headline"].iloc[0])) if len(rows) else TOP1
+    return primary_metric_named(str(rows["headline"].iloc[0])) if len(rows) else TOP1
 
 
 def chance_level_of(row: Mapping[Any, Any]) -> float | None:
@@ -28,7 +28,7 @@ def chance_level_of(row: Mapping[Any, Any]) -> float | None:
     `row` has `headline`, `majority_share` and `num_classes`.
     """
     share, classes = row["majority_share"], row["num_classes"]
-    return headline_called(row["headline"]).guessed(
+    return primary_metric_named(row["headline"]).guessed(
         None if pd.isna(share) else float(share), None if pd.isna(classes) else int(classes)
     )
 

@@ -12,7 +12,7 @@ import pandas as pd
 
 from pcr_exp.analysis.runs import Run
 from pcr_exp.runs.manifest import Manifest
-from pcr_exp.training.task import TOP1, headline_called
+from pcr_exp.training.task import TOP1, primary_metric_named
 
 NAN = float("nan")
 """A number that the reporting rules exclude, or that was not reached."""
@@ -57,7 +57,7 @@ def time_to_excluded_because(
 ) -> str:
     """Return why no time to a target may be shown; empty if it may, or if the chance level is unknown."""
     share = None if majority_share is None or pd.isna(majority_share) else majority_share
-    metric = headline_called(headline)
+    metric = primary_metric_named(headline)
     guessed = metric.guessed(share, num_classes)
     if guessed is None or target > guessed:
         return ""

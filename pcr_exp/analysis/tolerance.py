@@ -34,7 +34,7 @@ from pcr_exp.config.measuring import DEPLOYMENTS
 from pcr_exp.measuring.tolerance.answer import TOLERATED, deployed, loss_matrix
 from pcr_exp.measuring.tolerance.classifier import Predictions, Targets
 from pcr_exp.system import MIB
-from pcr_exp.training.task import headline_called
+from pcr_exp.training.task import primary_metric_named
 
 ORIGINAL = "original"
 
@@ -72,7 +72,7 @@ class Facts:
     @property
     def chance_level(self) -> float:
         """The chance level: the primary metric of a model that has learned nothing; 0 if unknown."""
-        return headline_called(self.headline).guessed(self.majority_share, self.num_classes) or 0.0
+        return primary_metric_named(self.headline).guessed(self.majority_share, self.num_classes) or 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +219,7 @@ def draw_matrix(matrix: pd.DataFrame, facts: Facts) -> Figure:
         ax.set_xlabel("used at scan group")
         ax.set_ylabel("trained at scan group")
         bar = figure.colorbar(image, ax=ax, shrink=0.8)
-        bar.set_label(f"points of {headline_called(facts.headline).words} lost")
+        bar.set_label(f"points of {primary_metric_named(facts.headline).words} lost")
         panel_title(ax, title_of(facts), f"{subtitle_of(facts)} below")
     return figure
 
@@ -249,7 +249,7 @@ def draw_curves(answers: pd.DataFrame, facts: Facts) -> Figure:
 def _describe_score(answers: pd.DataFrame, facts: Facts) -> str:
     """Describe the score at all scans, which differences refer to, and the chance level."""
     whole = answers.loc[answers["train_group"] == max(facts.groups), "score"].iloc[0]
-    words = headline_called(facts.headline).words
+    words = primary_metric_named(facts.headline).words
     return f"{words} at all scans {percent(whole)}, guessing {percent(facts.chance_level)}"
 
 
@@ -269,4 +269,4 @@ def _draw_curve(ax: Axes, rows: pd.DataFrame, facts: Facts) -> None:
     group_legend(ax, [group for group in facts.groups if group in MARKED or group == highest], facts.scans)
     ticks_in_bytes(ax.xaxis, float(rows["image_bytes"].min()) / 1.1, float(rows["image_bytes"].max()) * 1.1)
     ax.set_xlabel("mean bytes per image (log scale)")
-    ax.set_ylabel(f"points of {headline_called(facts.headline).words}\nagainst all scans")
+    ax.set_ylabel(f"points of {primary_metric_named(facts.headline).words}\nagainst all scans")

@@ -36,7 +36,7 @@ from pcr_exp.measuring.tolerance.answer import Answer, answer
 from pcr_exp.measuring.tolerance.classifier import Predictions
 from pcr_exp.system.atomic import make_folder, write_atomic
 from pcr_exp.system.provenance import write_measured
-from pcr_exp.training.task import headline_called
+from pcr_exp.training.task import primary_metric_named
 from pcr_exp.training.values import MEAN_AP, R2
 
 PAGE_FILE, ROWS_FILE, META_FILE = "tolerance.md", "predictions.npz", "tolerance.json"
@@ -137,7 +137,7 @@ def _packed(measured: Measured) -> bytes:
 def page(matrix: pd.DataFrame, sizes: pd.DataFrame, answers: pd.DataFrame, facts: Facts) -> str:
     """Return the page in Markdown: both answers in words, the table, and the figures."""
     whole = _by(answers, "train_group")[max(facts.groups)]
-    words = headline_called(facts.headline).words
+    words = primary_metric_named(facts.headline).words
     clusters = f" in {facts.num_clusters:,} groups" if facts.num_clusters < facts.num_images else ""
     rejected = f" {facts.num_rejected:,} images could not be decoded." if facts.num_rejected else ""
     values, learner, guess = _WORDS_OF.get(facts.headline, _WORDS_OF_CLASSES)
@@ -169,7 +169,7 @@ def describe_tolerance(found: Answer, answers: pd.DataFrame, sizes: pd.DataFrame
     """Return an answer in Markdown: the smallest sufficient group, or why none is named."""
     rows = _by(answers[answers["deployment"] == found.deployment], "train_group")
     highest, margin = max(facts.groups), points(facts.margin)
-    words = headline_called(facts.headline).words
+    words = primary_metric_named(facts.headline).words
     begin = f"**Trained at a group, {WORDS[found.deployment]}:** "
     if found.tolerated == highest and not found.undecided:
         text = f"{begin}every group below {highest} loses {margin} of {words} or more."

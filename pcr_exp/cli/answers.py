@@ -31,7 +31,7 @@ def answer_of(run: str | Path) -> Answer | None:
     from pcr_exp.cli.sweep_state import last_evaluation
     from pcr_exp.runs.directory import RunDirectory
     from pcr_exp.system.words import counted
-    from pcr_exp.training.task import headline_called
+    from pcr_exp.training.task import primary_metric_named
 
     folder = Path(run)
     row = last_evaluation(folder)
@@ -41,7 +41,7 @@ def answer_of(run: str | Path) -> Answer | None:
         return None
     if row is None or manifest is None:
         return None
-    headline = headline_called(manifest.headline)
+    headline = primary_metric_named(manifest.headline)
     figure = folder / _FIGURE
     return Answer(
         headline.words,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 import torch
 
-from pcr_exp.analysis.evaluation import TABLE_FILE, check_headline, levels_markdown, write_evaluation
+from pcr_exp.analysis.evaluation import TABLE_FILE, check_primary_metric, levels_markdown, write_evaluation
 from pcr_exp.cli.dry_run import NOT_KNOWN, Planned, index_of, num_in_files, plan_forward
 from pcr_exp.cli.terminal import show, track_files
 from pcr_exp.config.check import require
@@ -44,7 +44,7 @@ from pcr_exp.runs.study_folder import claim_results
 from pcr_exp.system.progress import counting_bar
 from pcr_exp.system.words import counted
 from pcr_exp.training.clocks import open_device
-from pcr_exp.training.task import AUC, headline_of, open_task
+from pcr_exp.training.task import AUC, open_task, primary_metric_of
 from pcr_exp.training.values import MEAN_AP, R2
 
 log = logging.getLogger(__name__)
@@ -55,8 +55,8 @@ def evaluate(config: EvaluateConfig) -> str:
     if config.num_threads is not None:
         torch.set_num_threads(config.num_threads)
     device = open_device(config.device)
-    headline = headline_of(config.task)
-    check_headline(headline.name)
+    headline = primary_metric_of(config.task)
+    check_primary_metric(headline.name)
     wanted = f"null with task={config.task.name}, whose outputs do not stand for one class each"
     require(headline not in (MEAN_AP, R2) or config.classes is None, "classes", config.classes, wanted)
     runs = find_runs(config.runs) if config.runs else []

@@ -26,7 +26,7 @@ from pcr_exp.runs.study_folder import claim_results
 from pcr_exp.system.progress import counting_bar
 from pcr_exp.system.words import counted
 from pcr_exp.training.clocks import open_device
-from pcr_exp.training.task import headline_of, open_task
+from pcr_exp.training.task import open_task, primary_metric_of
 from pcr_exp.training.values import num_named_classes
 
 
@@ -86,7 +86,7 @@ def measure(config: ToleranceConfig, dataset: Dataset) -> tuple[Measured, list[S
             f"dataset.label={label!r}: {counted(len(kept), 'image', 'are')} of one class; wanted two or more."
         )
     _, clusters = np.unique([sample.group or sample.id for sample in kept], return_inverse=True)
-    headline = headline_of(config.task).name
+    headline = primary_metric_of(config.task).name
     with counting_bar("classifiers") as tell:
         predictions = cross_validate(
             found.values,

@@ -12,14 +12,14 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from pcr_exp.training.report import interval_rates
-from pcr_exp.training.task import TOP1, Headline
+from pcr_exp.training.task import TOP1, PrimaryMetric
 
 
 class TrainingBar:
     """A progress bar over all updates of a run, updated from its rows."""
 
     def __init__(
-        self, bar: Progress, *, epochs: int, total_steps: int, step: int, headline: Headline = TOP1
+        self, bar: Progress, *, epochs: int, total_steps: int, step: int, headline: PrimaryMetric = TOP1
     ) -> None:
         self._bar = bar
         self._epochs = epochs
@@ -54,7 +54,7 @@ def _rates(rates: Mapping[str, float]) -> str:
 
 @contextmanager
 def training_bar(
-    *, epochs: int, total_steps: int, step: int, shown: bool, headline: Headline = TOP1
+    *, epochs: int, total_steps: int, step: int, shown: bool, headline: PrimaryMetric = TOP1
 ) -> Iterator[TrainingBar]:
     """Show a bar on stderr while the block runs, then the run's totals (off a terminal only the totals)."""
     columns = ("{task.fields[epoch]}", "{task.fields[rates]}", "{task.fields[score]}")

@@ -21,7 +21,7 @@ from pcr_exp.config.training import TaskConfig
 from pcr_exp.numerics import NUMERICS
 from pcr_exp.redaction import redacted
 from pcr_exp.system.keys import key_of
-from pcr_exp.training.task import headline_of_task
+from pcr_exp.training.task import primary_metric_of_task
 
 # Settings that affect file locations, speed or how often progress is logged, but never what is learned.
 _WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
@@ -193,7 +193,7 @@ def _with_one_target(dataset: Mapping[str, Any], task: Mapping[str, Any]) -> dic
     Configurations from before tasks existed have this form. If the task is not known here, all targets stay
     as they are.
     """
-    headline = headline_of_task(task["name"])
+    headline = primary_metric_of_task(task["name"])
     if "targets" not in dataset or headline is None:
         return dict(dataset)
     kept = {key: value for key, value in dataset.items() if key != "targets"}

@@ -22,7 +22,7 @@ from pcr_exp.runs.sessions import SessionFacts, joint_key, new_session, timing_k
 from pcr_exp.system.atomic import write_atomic
 from pcr_exp.system.columns import Column
 from pcr_exp.system.provenance import utc_now
-from pcr_exp.training.task import headline_of, target_of
+from pcr_exp.training.task import primary_metric_of, target_of
 
 T = TypeVar("T")
 STATUSES = ("running", "finished", "failed", "interrupted")
@@ -126,7 +126,7 @@ def new_manifest(
         model=config.model.name,
         encoding=config.scan.encoding,
         target=target_of(config),
-        headline=headline_of(config.task).name,
+        headline=primary_metric_of(config.task).name,
         numerics=NUMERICS,
         images_key=images,
         component_code=own_files(config),

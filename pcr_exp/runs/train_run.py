@@ -49,7 +49,7 @@ from pcr_exp.training.clocks import open_device
 from pcr_exp.training.distributed.open import check_exchange
 from pcr_exp.training.distributed.processes import Processes, join_processes, named_process_death
 from pcr_exp.training.models import check_name
-from pcr_exp.training.task import headline_called, open_task
+from pcr_exp.training.task import open_task, primary_metric_named
 from pcr_exp.training.values import num_named_classes
 from pcr_exp.training.weights import load_checkpoint, save_checkpoint
 
@@ -184,7 +184,7 @@ def _train(
             total_steps=session.total_steps,
             step=session.progress.step,
             shown=progress,
-            headline=headline_called(manifest.headline),
+            headline=primary_metric_named(manifest.headline),
         ) as bar,
     ):
         manifest.columns = session.declared
@@ -231,7 +231,7 @@ def _train(
 
 
 def _warn_of_chance_level(manifest: Manifest) -> None:
-    headline, target = headline_called(manifest.headline), manifest.target
+    headline, target = primary_metric_named(manifest.headline), manifest.target
     guessed = headline.guessed(manifest.majority_share, manifest.num_classes)
     if guessed is not None and target <= guessed:
         log.warning(

@@ -41,7 +41,7 @@ from pcr_exp.training.evaluate import (
 from pcr_exp.training.models import EfficientNetLiteConfig
 from pcr_exp.training.probes import gradient_cosines, trial_losses
 from pcr_exp.training.report import Progress
-from pcr_exp.training.task import headline_of
+from pcr_exp.training.task import primary_metric_of
 from pcr_exp.training.trainer import Trainer
 
 NUM_RENEWED_BY = 2048
@@ -199,7 +199,9 @@ class Probes:
             found = extract_features(RecordImages(sample, groups, transform), backbone, folder=None)
         indexes = [sample.label(position, config.dataset.label) for position in found.positions]
         labels = self.trainer.task.target(torch.tensor(indexes, dtype=torch.int64)).numpy()
-        bounds = loss_bounds(found.values, labels, groups, headline_of(config.task).name, seed=config.seed)
+        bounds = loss_bounds(
+            found.values, labels, groups, primary_metric_of(config.task).name, seed=config.seed
+        )
         return {group: bounds[probe.deployment][group] for group in probe.candidates}
 
     def _cosines(self, probe: CosineProbe, progress: Progress) -> dict[int, float]:

@@ -33,7 +33,7 @@ MAX_RANKED_CLASSES = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Headline:
+class PrimaryMetric:
     """The primary metric, for targets, times to a target, tables and figures; its best value is 1."""
 
     name: str
@@ -45,11 +45,11 @@ class Headline:
     the most frequent class) and the number of outputs; None if unknown."""
 
 
-TOP1 = Headline("top1", "top-1", lambda share, _: share)
-BALANCED_ACCURACY = Headline(
+TOP1 = PrimaryMetric("top1", "top-1", lambda share, _: share)
+BALANCED_ACCURACY = PrimaryMetric(
     "balanced_accuracy", "balanced accuracy", lambda _, classes: 1 / classes if classes else None
 )
-AUC = Headline("auc", "AUC", lambda _share, _classes: 0.5)
+AUC = PrimaryMetric("auc", "AUC", lambda _share, _classes: 0.5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,14 +86,14 @@ class Task(Protocol):
     index, and the label smoothing of the training loss.
     """
 
-    headline: ClassVar[Headline]
+    headline: ClassVar[PrimaryMetric]
 
     @property
     def num_outputs(self) -> int:
         """Number of outputs of the network."""
 
     def majority_share_of(self, counts: NDArray[np.int64]) -> float | None:
-        """Return the share to pass to `Headline.guessed`, from the evaluated images per label, [labels]."""
+        """Return the share to pass to `PrimaryMetric.guessed`, from the images per label, [labels]."""
 
     def target(self, labels: Tensor) -> Tensor:
         """Turn labels, int64 [B] on any device, into the targets of `loss` and `tally`."""
@@ -117,7 +117,7 @@ class Task(Protocol):
 class Classification:
     """Single-label classification; the primary metric is the share of images classified correctly."""
 
-    headline: ClassVar[Headline] = TOP1
+    headline: ClassVar[PrimaryMetric] = TOP1
     config: TaskConfig = field(default_factory=TaskConfig)
     classes: tuple[str, ...] = ()
     """Class names, by label; only metrics by class need them."""
@@ -176,7 +176,7 @@ class BalancedClassification(Classification):
     rest, as in `roc_auc_score(multi_class="ovr", average="macro")`.
     """
 
-    headline: ClassVar[Headline] = BALANCED_ACCURACY
+    headline: ClassVar[PrimaryMetric] = BALANCED_ACCURACY
 
     def tally(self, outputs: Tensor, target: Tensor) -> Tally:
         """Record PROBABILITIES too, up to MAX_RANKED_CLASSES classes."""
@@ -216,7 +216,7 @@ def mean_auc(tally: Tally) -> float | None:
 class TwoClasses(Classification):
     """Binary classification; the primary metric is the area under the ROC curve."""
 
-    headline: ClassVar[Headline] = AUC
+    headline: ClassVar[PrimaryMetric] = AUC
 
     def __post_init__(self) -> None:
         if len(self.classes) not in (0, 2):
@@ -281,26 +281,26 @@ def open_task(config: TaskConfig, classes: Sequence[str] = (), label_smoothing: 
     return task
 
 
-def headline_of(config: TaskConfig) -> Headline:
+def primary_metric_of(config: TaskConfig) -> PrimaryMetric:
     """Return a task's primary metric. Raises ConfigError if the task does not exist."""
     kind: Any = component_of("task", config)[1].build
-    headline: Headline = kind.headline
+    headline: PrimaryMetric = kind.headline
     return headline
 
 
-def headline_of_task(name: str) -> Headline | None:
+def primary_metric_of_task(name: str) -> PrimaryMetric | None:
     """Return the primary metric of the task with this name; None if the task is unknown."""
     kind: Any = component("task", name).build if name in names("task") else None
     return kind and kind.headline
 
 
-def headline_called(name: str) -> Headline:
+def primary_metric_named(name: str) -> PrimaryMetric:
     """Return the primary metric named in a run's manifest; an unknown one is displayed by its plain name."""
     for task in names("task"):
-        headline = headline_of_task(task)
+        headline = primary_metric_of_task(task)
         if headline is not None and headline.name == name:
             return headline
-    return Headline(name, name.replace("_", " "))
+    return PrimaryMetric(name, name.replace("_", " "))
 
 
 def target_of(config: TrainConfig) -> float:
@@ -309,7 +309,7 @@ def target_of(config: TrainConfig) -> float:
     Raises:
         ConfigError: the dataset declares none.
     """
-    headline, targets = headline_of(config.task).name, config.dataset.targets
+    headline, targets = primary_metric_of(config.task).name, config.dataset.targets
     if headline not in targets:
         raise ConfigError(
             f"dataset.targets={dict(targets)}: task={config.task.name} is evaluated by {headline}, which has "

@@ -16,15 +16,15 @@ from pcr_exp.config.training import TaskConfig
 from pcr_exp.errors import ConfigError, RunError, printable
 from pcr_exp.records.class_values import members_of, multi_hot, number_of
 from pcr_exp.system.lazy import torch
-from pcr_exp.training.task import Headline, Tally, Task
+from pcr_exp.training.task import PrimaryMetric, Tally, Task
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
     from torch import Tensor
 
-MEAN_AP = Headline("mean_ap", "mean average precision", lambda share, _: share)
-R2 = Headline("r2", "R2", lambda _share, _classes: 0.0)
+MEAN_AP = PrimaryMetric("mean_ap", "mean average precision", lambda share, _: share)
+R2 = PrimaryMetric("r2", "R2", lambda _share, _classes: 0.0)
 
 
 @register("task", "multilabel", TaskConfig)
@@ -36,7 +36,7 @@ class MultiLabel:
     has. Its chance level is the mean over these classes of the share of images with the class.
     """
 
-    headline: ClassVar[Headline] = MEAN_AP
+    headline: ClassVar[PrimaryMetric] = MEAN_AP
     config: TaskConfig = field(default_factory=TaskConfig)
     classes: tuple[str, ...] = ()
     """Sets of class names, by label."""
@@ -143,7 +143,7 @@ class Regression:
     dataset. So the loss, a squared error, does not depend on the label's unit.
     """
 
-    headline: ClassVar[Headline] = R2
+    headline: ClassVar[PrimaryMetric] = R2
     config: TaskConfig = field(default_factory=TaskConfig)
     classes: tuple[str, ...] = ()
     """Numbers, by label."""

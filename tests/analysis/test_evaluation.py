@@ -12,7 +12,7 @@ from scipy import stats
 
 from pcr_exp.analysis.evaluation import (
     TABLE_COLUMNS,
-    check_headline,
+    check_primary_metric,
     draw_evaluation,
     draw_losses,
     level_table,
@@ -129,11 +129,11 @@ def test_the_baseline_is_no_group_1() -> None:
 
 def test_a_headline_that_scores_do_not_make() -> None:
     for name in ("top1", "balanced_accuracy", "auc"):
-        check_headline(name)
+        check_primary_metric(name)
     with pytest.raises(
         ConfigError, match="task: evaluations have no column for its primary metric doubt; wanted task="
     ):
-        check_headline("doubt")
+        check_primary_metric("doubt")
 
 
 def test_auc_is_of_the_margins_and_in_the_matrix(tmp_path: Path) -> None:

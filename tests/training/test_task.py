@@ -24,11 +24,11 @@ from pcr_exp.training.task import (
     Task,
     TwoClasses,
     area_under_roc,
-    headline_called,
-    headline_of,
-    headline_of_task,
     joined,
     open_task,
+    primary_metric_named,
+    primary_metric_of,
+    primary_metric_of_task,
 )
 
 DIAGNOSES = ("akiec", "bcc", "bkl", "df", "mel", "nv", "vasc")
@@ -147,20 +147,20 @@ def test_label_smoothing_is_of_the_training_loss_alone() -> None:
 
 
 def test_tasks_are_opened_by_name() -> None:
-    assert headline_of(TaskConfig()) is TOP1
+    assert primary_metric_of(TaskConfig()) is TOP1
     kinds = {"auc": TwoClasses, "balanced": BalancedClassification, "classification": Classification}
     assert names("task") == [*kinds, "multilabel", "regression"]
     for name, kind in kinds.items():
         task = open_task(TaskConfig(name=name), ["no", "yes"], 0.1)
-        assert (type(task), task.headline) == (kind, headline_of_task(name))
-        assert headline_called(task.headline.name) is task.headline
+        assert (type(task), task.headline) == (kind, primary_metric_of_task(name))
+        assert primary_metric_named(task.headline.name) is task.headline
     with pytest.raises(ConfigError, match=r"task\.name='taste': wanted auc or balanced or classification"):
         TaskConfig(name="taste")
-    assert headline_of_task("taste") is None
+    assert primary_metric_of_task("taste") is None
     with pytest.raises(ConfigError, match="task=auc: the training label has 7 classes; wanted a label"):
         open_task(TaskConfig(name="auc"), DIAGNOSES)
 
 
 def test_a_headline_that_is_not_known_here_has_plain_words_and_no_guess() -> None:
-    headline = headline_called("mean_iou")
+    headline = primary_metric_named("mean_iou")
     assert (headline.words, headline.guessed(0.5, 2)) == ("mean iou", None)

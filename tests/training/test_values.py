@@ -11,7 +11,7 @@ from sklearn.metrics import average_precision_score, mean_absolute_error, r2_sco
 
 from pcr_exp.config.training import TaskConfig
 from pcr_exp.errors import ConfigError, RunError
-from pcr_exp.training.task import headline_called, joined, open_task
+from pcr_exp.training.task import joined, open_task, primary_metric_named
 from pcr_exp.training.values import MEAN_AP, R2, average_precision
 
 SETS = ("", "cat", "cat;dog", "dog", "eel")
@@ -69,7 +69,7 @@ def test_what_guessing_reaches() -> None:
     several = open_task(TaskConfig(name="multilabel"), SETS)
     share = several.majority_share_of(np.array([4, 2, 2, 2, 0]))
     assert share == pytest.approx((0.4 + 0.4) / 2), "of classes that some image has"
-    assert headline_called("mean_ap") is MEAN_AP and MEAN_AP.guessed(share, 3) == share
+    assert primary_metric_named("mean_ap") is MEAN_AP and MEAN_AP.guessed(share, 3) == share
     assert several.majority_share_of(np.array([4, 0, 0, 0, 0])) is None
     number = open_task(TaskConfig(name="regression"), NUMBERS)
     assert number.majority_share_of(np.ones(4, dtype=np.int64)) is None and R2.guessed(None, 1) == 0

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from pcr_exp.config.measuring import DEPLOYMENTS, NUM_FOLDS, NUM_INNER_FOLDS, NUM_RESAMPLES, STRENGTHS
 from pcr_exp.errors import ConfigError
 from pcr_exp.measuring.tolerance.classifier import Predictions, Targets, cross_validate
-from pcr_exp.training.task import headline_called
+from pcr_exp.training.task import primary_metric_named
 from pcr_exp.training.values import average_precision
 
 CONFIDENCE = 0.95
@@ -207,7 +207,7 @@ def loss_bounds(
         predictions, labels, clusters, groups, headline=headline, num_resamples=NUM_RESAMPLES, seed=seed
     )
     whole = matrix[(matrix["train_group"] == groups[-1]) & (matrix["test_group"] == groups[-1])].iloc[0]
-    guessed = headline_called(headline).guessed(majority_share_of(labels), num_classes(labels)) or 0.0
+    guessed = primary_metric_named(headline).guessed(majority_share_of(labels), num_classes(labels)) or 0.0
     if float(whole["score_low"]) <= guessed:
         return {deployment: dict.fromkeys(groups, 1.0) for deployment in DEPLOYMENTS}
     rows = {deployment: deployed(matrix, deployment, margin=1.0) for deployment in DEPLOYMENTS}

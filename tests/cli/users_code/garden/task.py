@@ -2,7 +2,7 @@ from dataclasses import dataclass
 
 from pcr_exp.config.components import register
 from pcr_exp.config.training import TaskConfig
-from pcr_exp.training.task import Classification, Headline
+from pcr_exp.training.task import Classification, PrimaryMetric
 
 
 @dataclass(kw_only=True, slots=True)
@@ -15,7 +15,7 @@ class DoubtConfig(TaskConfig):
 class Doubt(Classification):
     """Classification with a scaled loss, and with how seldom the model is wrong as its metric."""
 
-    headline = Headline("seldom_wrong", "share of images not mistaken")
+    headline = PrimaryMetric("seldom_wrong", "share of images not mistaken")
 
     def loss(self, outputs, target):
         return self.config.share_of_loss * Classification.loss(self, outputs, target)
