@@ -159,7 +159,7 @@ def slopes_page(kept: pd.DataFrame) -> str:
     )
     columns = {
         "task": lambda row: f"{row['dataset']} {row['label']}",
-        "headline": lambda row: primary_metric_named(row["headline"]).words,
+        "metric": lambda row: primary_metric_named(row["headline"]).words,
         "images": lambda row: f"{row['n']:,}",
         "used at": lambda row: "all scans" if row["deployment"] == "full" else "the same group",
         "groups": lambda row: str(row["num_groups"]),

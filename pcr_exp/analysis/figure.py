@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from io import BytesIO
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,8 +16,10 @@ import pandas as pd
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
+from matplotlib.colors import to_hex, to_rgb
 from matplotlib.container import ErrorbarContainer
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.text import Text
 from matplotlib.ticker import (
     FixedLocator,
@@ -233,7 +236,7 @@ def _palette_png(figure: Figure, caption: Caption, whole: dict[str, Any]) -> byt
     """Return a PNG of at most 256 colours, a third of the bytes of all colours; scaled down as in `_LINES`.
 
     For lines, the palette covers the range of colours, which keeps the colour of thin ones. For photographs,
-    it depends on the area of each colour.
+    it depends on the area of each colour; white and the colours of lines are added.
     """
     drawn = BytesIO()
     figure.savefig(drawn, format="png", **whole)
@@ -244,15 +247,33 @@ def _palette_png(figure: Figure, caption: Caption, whole: dict[str, Any]) -> byt
         image.load()
         dpi, colors = image.info["dpi"], image.convert("RGB")
     photographs = any(ax.images for ax in figure.axes)
-    method = Image.Quantize.MEDIANCUT if photographs else Image.Quantize.MAXCOVERAGE
+    of_lines = {"white", *(to_hex(line.get_color()) for line in figure.findobj(Line2D))}
     for num_colors, scale in _PHOTOGRAPHS if photographs else _LINES:
         packed = BytesIO()
         size_px = (round(scale * colors.width), round(scale * colors.height))
-        palette = colors.resize(size_px, Image.Resampling.LANCZOS).quantize(num_colors, method)
+        palette = colors.resize(size_px, Image.Resampling.LANCZOS)
+        if photographs:
+            palette = _with_exact(palette, num_colors, of_lines)
+        else:
+            palette = palette.quantize(num_colors, Image.Quantize.MAXCOVERAGE)
         palette.save(packed, "PNG", optimize=True, pnginfo=said, dpi=(scale * dpi[0], scale * dpi[1]))
         if packed.tell() <= MAX_PNG_BYTES:
             break
     return packed.getvalue()
+
+
+def _with_exact(image: Image.Image, num_colors: int, exact: Collection[str]) -> Image.Image:
+    """Reduce an RGB image to `num_colors`: the colours in `exact`, and others by their area."""
+    reserved = [[round(255 * part) for part in to_rgb(color)] for color in sorted(exact)]
+    by_area = image.quantize(num_colors - len(reserved), Image.Quantize.MEDIANCUT).getpalette() or []
+    table = Image.new("P", (1, 1))
+    table.putpalette([*by_area, *chain(*reserved)])
+    indexes = np.array(image.quantize(palette=table, dither=Image.Dither.NONE))  # Pillow searches roughly
+    for index, color in enumerate(reserved, len(by_area) // 3):
+        indexes[(np.asarray(image) == color).all(-1)] = index
+    reduced = Image.fromarray(indexes, "P")
+    reduced.putpalette([*by_area, *chain(*reserved)])
+    return reduced
 
 
 def panel_title(ax: Axes, title: str, subtitle: str = "", *, across: int = 1) -> None:

@@ -13,6 +13,7 @@ from drawn import cut_markers, overlapping_ticks
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from PIL import Image
+from skimage.data import astronaut
 
 from pcr_exp.analysis.accuracy import (
     draw_accuracy_vs_epoch,
@@ -36,7 +37,7 @@ from pcr_exp.analysis.one_run import draw_training_curve
 from pcr_exp.analysis.quality import draw_bytes_per_group, draw_decode_modes, draw_mssim_vs_scan
 from pcr_exp.analysis.runs import read_runs
 from pcr_exp.analysis.statistics import half_width
-from pcr_exp.analysis.style import INK, group_color, group_marker, style
+from pcr_exp.analysis.style import INK, OTHER_STYLES, group_color, group_marker, style
 from pcr_exp.analysis.tables import kilobytes
 from pcr_exp.runs.rows import read_rows
 
@@ -267,6 +268,20 @@ def test_photographs_that_are_too_large_lose_pixels_before_colours(tmp_path: Pat
     _, path, _ = save_figure(lambda _: figure, pd.DataFrame({"x": [1]}), tmp_path, "noise", CAPTION)
     with Image.open(path) as image:
         assert image.width < 0.6 * 9 * 160, "noise cannot be small, so the last size is taken"
+
+
+def test_lines_beside_a_photograph_keep_their_colours(tmp_path: Path) -> None:
+    """Similar colours of thin lines were merged into one, because photographs take most of the palette."""
+    figure = new_figure(9, 4)
+    photograph, lines = figure.subplots(1, 2)
+    photograph.imshow(astronaut())
+    for place, (color, _) in enumerate(OTHER_STYLES):
+        lines.plot([0, 1], [place, place], color=color)
+    _, path, _ = save_figure(lambda _: figure, pd.DataFrame({"x": [1]}), tmp_path, "beside", CAPTION)
+    with Image.open(path) as image:
+        drawn = np.array([color for _, color in image.convert("RGB").getcolors(1 << 24) or []])
+    for color in ["white", *(color for color, _ in OTHER_STYLES)]:
+        assert np.abs(drawn - 255 * np.array(to_rgb(color))).max(axis=1).min() <= 16, color
 
 
 def test_the_users_matplotlib_settings_stay(curves: pd.DataFrame) -> None:

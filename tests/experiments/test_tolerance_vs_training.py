@@ -13,7 +13,8 @@ from pcr_exp.errors import RunError
 
 RESULTS = Path(__file__).parents[2] / "results"
 TRAINED = [RESULTS / "finetuning" / "cars", RESULTS / "finetuning" / "ham10000_folds"]
-HEADLINES = {"cars": "top1", "HAM10000, seven classes, 224 px, q95": "balanced_accuracy"}
+CARS = "Stanford Cars, 196 classes, about 260 px, q75"
+HEADLINES = {CARS: "top1", "HAM10000, seven classes, 224 px, q95": "balanced_accuracy"}
 
 
 def points(error: float) -> pd.DataFrame:
@@ -55,7 +56,7 @@ def test_points_are_those_of_both_files() -> None:
     deployment = pd.read_csv(TRAINED[0] / "deployment.csv").set_index(["tested_at", "group"])
     answers = pd.read_csv(RESULTS / "tolerance" / "cars_model" / "answers.csv")
     answer = answers[(answers["deployment"] == "same") & (answers["train_group"] == 2)].iloc[0]
-    found, trained = rows.loc[("cars", "same", 2)], deployment.loc[("same", 2)]
+    found, trained = rows.loc[(CARS, "same", 2)], deployment.loc[("same", 2)]
     assert found["lost"] == pytest.approx(-100 * trained["difference_mean"])
     width = found["lost_error"] * stats.t.ppf(0.975, trained["difference_freedom"])
     assert width == pytest.approx(100 * trained["difference_ci95"])
