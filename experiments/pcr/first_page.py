@@ -158,7 +158,7 @@ def write_first_page(results: Path, out: Path) -> list[Path]:
     caption = Caption(
         shows="Fewer bytes of each image: how it looks, what a network learns, how fast it is read",
         of=("EfficientNet-Lite0 fine-tuned at 96 px (lesions: 128), ShuffleNetV2 from scratch (ImageNet)",),
-        n="n = 5 folds, of cars 3 folds, of ImageNet 3 seeds; images/s: n = 3 and 5",
+        n="n = 5 folds (cars: 3; ImageNet: 3 seeds); images/s: n = 3 and 5",
         storage="storage: 4.8 MiB/s, and no limit",
         hardware="2 CPU cores, no GPU",
     )

@@ -1,6 +1,6 @@
 """Time to accuracy on throttled storage: epochs from runs that learned, times epoch seconds from short runs.
 
-What a model learns does not depend on the speed of storage, so runs without a throttle give the epochs to
+The speed of storage does not change what a model learns, so runs without a throttle give the epochs to
 the target, whatever else the machine does meanwhile. The time of an epoch does not depend on what has been
 learned, so one-minute runs that had the machine to themselves give it (`training.stop_after_s`,
 `training.exclusive`). The two kinds of runs are joined by their common setting.

@@ -44,8 +44,8 @@ def foretold(tolerance: Sequence[Path], trained: Sequence[Path]) -> pd.DataFrame
 
     Columns: `dataset`, `label`, `headline`, `model`, `deployment`, `group`; points lost by frozen features,
     `foretold`, with its standard error `foretold_error`; points lost by training, `lost`, with its standard
-    error `lost_error`, `lost_freedom` (of its t) and `n` runs per level. Baselines, groups of all scans,
-    policies and settings with a single run are left out.
+    error `lost_error`, `lost_freedom` (of its t) and `n` runs per level. Baselines, groups of all scans and
+    settings with a single run are left out.
 
     Args:
         tolerance: Folders of `experiments.tolerance`.
@@ -84,14 +84,13 @@ def _lost(folder: Path) -> pd.DataFrame:
     rows = pd.read_csv(folder / "deployment.csv")
     means = [str(name) for name in rows if str(name).endswith("_mean")]
     headline = next(name for name in means if name != "difference_mean")
-    is_static = (rows["encoding"] != "baseline") & rows["group"].notna()
-    rows = rows[is_static & (rows["n"] > 1) & rows["tested_at"].isin(DEPLOYMENTS)]
+    rows = rows[(rows["encoding"] != "baseline") & (rows["n"] > 1) & rows["tested_at"].isin(DEPLOYMENTS)]
     return pd.DataFrame(
         {
             **{name: rows[name] for name in (*TASK, "model")},
             "headline": headline.removesuffix("_mean"),
             "deployment": rows["tested_at"],
-            "group": rows["group"].astype(int),
+            "group": rows["group"],
             "n": rows["n"],
             "lost": -100 * rows["difference_mean"],
             "lost_error": 100

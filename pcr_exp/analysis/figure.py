@@ -247,15 +247,15 @@ def _palette_png(figure: Figure, caption: Caption, whole: dict[str, Any]) -> byt
         image.load()
         dpi, colors = image.info["dpi"], image.convert("RGB")
     photographs = any(ax.images for ax in figure.axes)
-    of_lines = {"white", *(to_hex(line.get_color()) for line in figure.findobj(Line2D))}
+    exact = {"white", *(to_hex(line.get_color()) for line in figure.findobj(Line2D))}
     for num_colors, scale in _PHOTOGRAPHS if photographs else _LINES:
         packed = BytesIO()
         size_px = (round(scale * colors.width), round(scale * colors.height))
-        palette = colors.resize(size_px, Image.Resampling.LANCZOS)
+        scaled = colors.resize(size_px, Image.Resampling.LANCZOS)
         if photographs:
-            palette = _with_exact(palette, num_colors, of_lines)
+            palette = _with_exact(scaled, num_colors, exact)
         else:
-            palette = palette.quantize(num_colors, Image.Quantize.MAXCOVERAGE)
+            palette = scaled.quantize(num_colors, Image.Quantize.MAXCOVERAGE)
         palette.save(packed, "PNG", optimize=True, pnginfo=said, dpi=(scale * dpi[0], scale * dpi[1]))
         if packed.tell() <= MAX_PNG_BYTES:
             break
@@ -268,11 +268,12 @@ def _with_exact(image: Image.Image, num_colors: int, exact: Collection[str]) -> 
     by_area = image.quantize(num_colors - len(reserved), Image.Quantize.MEDIANCUT).getpalette() or []
     table = Image.new("P", (1, 1))
     table.putpalette([*by_area, *chain(*reserved)])
-    indexes = np.array(image.quantize(palette=table, dither=Image.Dither.NONE))  # Pillow searches roughly
+    # Pillow searches the palette roughly, so exact colours are put in afterwards.
+    indexes = np.array(image.quantize(palette=table, dither=Image.Dither.NONE))
     for index, color in enumerate(reserved, len(by_area) // 3):
         indexes[(np.asarray(image) == color).all(-1)] = index
-    reduced = Image.fromarray(indexes, "P")
-    reduced.putpalette([*by_area, *chain(*reserved)])
+    reduced = Image.fromarray(indexes)
+    reduced.putpalette(table.getpalette() or [])
     return reduced
 
 

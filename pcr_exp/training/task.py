@@ -41,8 +41,8 @@ class PrimaryMetric:
     words: str
     """Display name, on axes and in tables."""
     guessed: Callable[[float | None, int | None], float | None] = lambda _share, _classes: None
-    """Chance level, that of a model that has learned nothing, given `majority_share_of` (such as the share of
-    the most frequent class) and the number of outputs; None if unknown."""
+    """Return the score of a model that has learned nothing, or None if unknown. Takes the result of
+    `Task.majority_share_of`, such as the share of the most frequent class, and the number of outputs."""
 
 
 TOP1 = PrimaryMetric("top1", "top-1", lambda share, _: share)
