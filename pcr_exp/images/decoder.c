@@ -1594,13 +1594,14 @@ static void clear_slot(Decoder *decoder, const View *view, Slot *slots) {
     }
 }
 
-/* Whether the CPU has a fast pdep. AMD's is slow before Zen 3 (family 19h). */
+/* Whether to use pdep: if forced, or if the CPU's is fast. AMD's is slow before Zen 3 (family 19h). */
 static int find_pdep(void) {
     const char *wanted = getenv("PCR_EXP_BITS");
 #if defined(__x86_64__)
     if (wanted && !strcmp(wanted, "plain")) return 0;
     __builtin_cpu_init();
     if (!__builtin_cpu_supports("bmi2") || !__builtin_cpu_supports("bmi") || !__builtin_cpu_supports("popcnt")) return 0;
+    if (wanted && !strcmp(wanted, "pdep")) return 1;
     return !(__builtin_cpu_is("bdver4") || __builtin_cpu_is("znver1") || __builtin_cpu_is("znver2"));
 #else
     (void)wanted;

@@ -104,7 +104,7 @@ def test_what_is_left_alone_is_counted_and_said(make_config, put):
     remarks = " ".join(read(make_config("folder")).seen.all_remarks())
     assert "next to 40 JPEG files there are 2 .png, 1 .webp, 1 (no suffix), which are ignored" in remarks
     assert "1 folder is next to the images and not searched" in remarks and "dog/more" in remarks
-    assert "1 JPEG files in" in remarks and "loose.jpg" in remarks
+    assert "1 JPEG file in" in remarks and "loose.jpg" in remarks
 
 
 def test_folders_beside_train_and_val_are_said(make_config, put):
