@@ -37,6 +37,9 @@ KINDS = {
     "tiny": to_jpeg(PHOTO.resize((1, 3)), quality=80),
 }
 
+COVERED = ("444", "422", "420", "grey", "shared table", "tiny")
+"""Keys of KINDS that our decoder is for."""
+
 OTHERS = {
     "spectral": script_of("jpeg_012.0.0.0.0_0.1.2.0.0_0.3.9.0.0_1.1.63.0.0_2.1.63.0.0_0.10.63.0.0"),
     "two_step": script_of("jpeg_012.0.0.0.0_0.1.9.0.0_1.1.63.0.0_2.1.63.0.0_0.10.63.0.1_0.10.63.1.0"),
@@ -78,3 +81,10 @@ def _with_tables(jpeg: bytes, write: Callable[[int, bytes], bytes]) -> bytes:
     merged = b"\xff\xdb" + (2 + len(content)).to_bytes(2, "big") + content
     rest = b"".join(jpeg[before.end : after.start] for before, after in pairwise(tables))
     return jpeg[: tables[0].start] + merged + rest + jpeg[tables[-1].end :]
+
+
+def restarts(*, rows: int = 0, blocks: int = 0, progressive: bool, subsampling: int = 2) -> bytes:
+    return to_jpeg(
+        PHOTO, quality=92, progressive=progressive, restart_marker_rows=rows, restart_marker_blocks=blocks,
+        subsampling=subsampling,
+    )  # fmt: skip
