@@ -103,12 +103,12 @@ def _runs(
     folder: Path,
     out: Path,
     target: float | None = None,
-    beside: str | None = None,
+    beside: Sequence[str] = (),
     key: str | None = None,
     reference: str | None = None,
 ) -> None:
-    """Report a folder's runs; `beside` is a set in results/ with further levels of the same comparison."""
-    sets = [folder / "runs", *([RESULTS / beside] if beside else [])]
+    """Report a folder's runs; `beside` are sets in results/ with further levels of the same comparison."""
+    sets = [folder / "runs", *(RESULTS / each for each in beside)]
     with tempfile.TemporaryDirectory() as joined:
         for each in sets:
             pack_runs(each, Path(joined), add=True)

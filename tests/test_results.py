@@ -163,17 +163,16 @@ def summary_of(folder: Path) -> pd.DataFrame:
 
 
 def primary_metric_of(table: pd.DataFrame) -> str:
-    """Return the primary metric of a file's runs: `top1` if it has a column `target_top1`."""
+    """Return the primary metric of a file's runs, such as `top1` for `target_top1`; for several, `score`."""
     (name,) = (name for name in table.columns if name.startswith("target_"))
     return str(name).removeprefix("target_")
 
 
 def guessed_score(summary: pd.DataFrame) -> "pd.Series[float]":
     """Return the score at chance level: always predicting the most frequent class, or at random."""
-    headline = primary_metric_of(summary)
-    if headline == "top1":
-        return summary["majority_share"]
-    return 1 / summary["num_classes"] if headline == "balanced_accuracy" else 0 * summary["group"] + 0.5
+    metric = summary.get("headline", pd.Series(primary_metric_of(summary), summary.index))
+    of_others = (1 / summary["num_classes"]).where(metric == "balanced_accuracy", 0.5)
+    return summary["majority_share"].where(metric == "top1", of_others)
 
 
 def counts_of(page: Path) -> set[str]:

@@ -5,7 +5,7 @@ The paper does not cover this, as it compares trainings with equal epochs. It ma
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -53,18 +53,36 @@ def equal_bytes_table(frame: pd.DataFrame) -> pd.DataFrame:
     Whole trainings are of the baseline, with the most epochs on the most images; their `budget` is 1.
     `bytes_share`: mean record bytes of n runs over the whole training's. `difference_*`: last score at full
     fidelity minus the whole training's of the same seed and fold. Metrics (`headline`): the primary one, and
-    the others that all evaluations have. Empty unless a budget has two ways.
+    the others that all evaluations of a dataset have. Empty unless a budget has two ways.
     """
-    metrics = (None, *other_metrics(frame))
-    table = pd.concat([_of_metric(frame, metric) for metric in metrics], ignore_index=True)
+    found = [
+        _of_metric(runs, metric)
+        for _, runs in frame.groupby("dataset")
+        for metric in (None, *other_metrics(runs))
+    ]
+    table = pd.concat(found, ignore_index=True)
     ascending = [True] * len(PANEL_KEYS) + [False, True]
     return table.sort_values([*PANEL_KEYS, "budget", "way"], ascending=ascending, ignore_index=True)
 
 
 def _of_metric(frame: pd.DataFrame, metric: str | None) -> pd.DataFrame:
-    runs = page_frame(frame, partial(_columns_of_run, metric=metric), less=COMPARED)
     rows: list[dict[str, Any]] = []
-    for group, panel in runs.groupby(PANEL_KEYS, sort=True):
+    for panel in _panels(frame, metric):
+        differences = with_intervals(panel.assign(scan=panel["way"]), panel[panel["budget"] == 1], "score")
+        shared = panel.iloc[0][PANEL_KEYS].to_dict()
+        rows += [
+            shared | _row(alike) | differences[way] for (_, way), alike in panel.groupby(["budget", "way"])
+        ]
+    return pd.DataFrame(rows, columns=COLUMNS)
+
+
+def _panels(frame: pd.DataFrame, metric: str | None) -> Iterator[pd.DataFrame]:
+    """Yield the compared runs of each setting, with `way`, `budget` and `bytes_share`.
+
+    Whole trainings are only those of seeds and folds that another way has, too.
+    """
+    runs = page_frame(frame, partial(_columns_of_run, metric=metric), less=COMPARED)
+    for _, panel in runs.groupby(PANEL_KEYS, sort=True):
         most = panel[(panel["num_train"] > 0.9 * panel["num_train"].max()) & (panel["scan"] == "baseline")]
         whole = most[most["epochs"] == most["epochs"].max()]
         if whole.empty:
@@ -77,15 +95,8 @@ def _of_metric(frame: pd.DataFrame, metric: str | None) -> pd.DataFrame:
         ways = by_repeat(panel[panel["budget"] < 1]).index
         panel = panel.set_index(repeat_of(panel), drop=False)
         panel = panel[panel.index.isin(ways)].reset_index(drop=True)
-        whole = panel[panel["budget"] == 1]
-        differences = with_intervals(panel.assign(scan=panel["way"]), whole, "score")
-        shared = dict(zip(PANEL_KEYS, group, strict=True))
-        found = [
-            shared | _row(alike) | differences[way] for (_, way), alike in panel.groupby(["budget", "way"])
-        ]
-        num_ways = pd.Series([row["budget"] for row in found if row["budget"] < 1]).value_counts()
-        rows += found if len(num_ways) and num_ways.max() > 1 else []
-    return pd.DataFrame(rows, columns=COLUMNS)
+        if (panel[panel["budget"] < 1].groupby("budget")["way"].nunique() > 1).any():
+            yield panel
 
 
 def _columns_of_run(run: Mapping[Any, Any], metric: str | None) -> dict[str, Any]:
@@ -140,7 +151,11 @@ def write_equal_bytes(output: Output) -> None:
     if len(table):
         output.table("equal_bytes", table, equal_bytes_to_markdown(table))
         output.figure(
-            "equal_bytes", "Accuracy for as many bytes, read in other ways", table, draw_equal_bytes
+            "equal_bytes",
+            "Accuracy for as many bytes, read in other ways",
+            table,
+            draw_equal_bytes,
+            drawn=pd.concat(_panels(output.frame, None)),
         )
 
 
@@ -185,24 +200,25 @@ def _difference(by_way: Mapping[str, Mapping[Any, Any]], notes: Footnotes) -> Ce
 def draw_equal_bytes(table: pd.DataFrame) -> Figure:
     """Draw points against the whole training with 95 % intervals, one line per way.
 
-    Each setting and budget has a row of panels, with a panel per metric.
+    Each setting and metric has a row of panels, with a panel per budget that it has.
     """
     less = table[table["budget"] < 1]
-    budgets = [rows for _, rows in less.groupby([*PANEL_KEYS, "budget"], sort=False)]
-    metrics = list(dict.fromkeys(less["headline"]))
-    heights = [1.2 + 0.34 * rows["way"].nunique() for rows in budgets]
+    metrics = [rows for _, rows in less.groupby([*PANEL_KEYS, "headline"], sort=False)]
+    budgets = list(dict.fromkeys(less["budget"]))
+    heights = [1.2 + 0.34 * rows.groupby("budget")["way"].nunique().max() for rows in metrics]
     with style():
-        figure = new_figure(1.6 + 2.6 * len(metrics), sum(heights))
-        axes = figure.subplots(len(budgets), len(metrics), squeeze=False, height_ratios=heights)
-        for of_row, of_budget in zip(axes, budgets, strict=True):
-            first = of_budget.iloc[0]
-            whose = f", {first['dataset']}" if less["dataset"].nunique() > 1 else ""
-            title = f"{100 * first['budget']:.0f} % of the bytes{whose}"
-            for ax, metric in zip(of_row, metrics, strict=True):
-                rows = of_budget[of_budget["headline"] == metric]
+        figure = new_figure(5.4 * len(budgets), sum(heights))
+        axes = figure.subplots(len(metrics), len(budgets), squeeze=False, height_ratios=heights)
+        for of_row, of_metric in zip(axes, metrics, strict=True):
+            first = of_metric.iloc[0]
+            whose = f" of {first['dataset'].partition(',')[0]}" if less["dataset"].nunique() > 1 else ""
+            for ax, budget in zip(of_row, budgets, strict=True):
+                rows = of_metric[of_metric["budget"] == budget]
+                if rows.empty:
+                    ax.set_axis_off()
+                    continue
                 _draw_budget(ax, rows)
-                panel_title(ax, title if ax is of_row[0] else " ", primary_metric_named(str(metric)).words)
-                ax.tick_params(labelleft=ax is of_row[0])
+                panel_title(ax, f"{100 * budget:.0f} % of the bytes", metric_of(rows).words + whose)
         footer(figure, f"points against the whole training, with 95 % intervals: {describe_interval(less)}")
     return figure
 

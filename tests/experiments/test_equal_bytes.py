@@ -64,7 +64,25 @@ def test_every_metric_is_compared_over_the_repeats_that_ways_have(
     assert of_auc["difference_mean"].tolist() == pytest.approx([0, -0.1, -0.15, -0.05])
     assert set(table["headline"]) == {"top1", "auc"} and set(table["n"]) == {2} and len(table) == 8
     labels = [ax.get_xlabel() for ax in draw_equal_bytes(table).axes]
-    assert labels == ["points of top-1", "points of AUC"], "a row of panels for the one budget"
+    assert labels == ["points of top-1", "points of AUC"], "a panel per metric, of the one budget"
+
+
+def test_each_dataset_is_compared_by_the_metrics_and_budgets_that_it_has(
+    frame: pd.DataFrame, tmp_path: Path, make_run: MakeRun
+) -> None:
+    other = tmp_path / "other"
+    made(make_run, other, "baseline", top1=(0.1,) * 5 + (0.8,))
+    made(make_run, other, "baseline", top1=(0.1, 0.2, 0.6))
+    made(make_run, other, "group_5", top1=(0.1,) * 5 + (0.7,), columns=HALF)
+    made(make_run, other, "group_2", top1=(0.1,) * 5 + (0.6,), columns={"record_bytes": 6 * 64_000 // 4})
+    runs = run_frame([run for folder in other.iterdir() for run in read_runs(folder)]).assign(dataset="other")
+    for evaluation in (row for rows in runs["rows"] for row in rows if row["kind"] == "eval"):
+        evaluation["val_auc"] = evaluation["val_score"]
+    table = equal_bytes_table(pd.concat([frame, runs], ignore_index=True))
+    metrics = {dataset: list(rows["headline"].unique()) for dataset, rows in table.groupby("dataset")}
+    assert metrics.pop("other") == ["top1", "auc"] and list(metrics.values()) == [["top1"]]
+    shown = [ax.get_xlabel() for ax in draw_equal_bytes(table).axes if ax.axison]
+    assert sorted(shown) == ["points of AUC"] * 2 + ["points of top-1"] * 3, "one has no quarter"
 
 
 def test_a_mixture_is_named_by_its_shares(frame: pd.DataFrame, tmp_path: Path, make_run: MakeRun) -> None:

@@ -159,7 +159,7 @@ def test_the_resize_filter(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tasks = [module.Task("native", None, ("wnid",), 64), module.Task("mine", config, ("class",), 64)]
     set_all(monkeypatch, "experiments.pcr.resize_filter", TASKS=tasks, NUM_FOLDS=2)
     asked = ["--tasks", "native", "mine", "--kept", str(data / "kept"), "--scans", "group_2"]
-    frame = made("experiments.pcr.resize_filter", asked, "antialias/features.csv")
+    frame = made("experiments.pcr.resize_filter", asked, "antialias/features.csv.gz")
     assert frame.groupby("task").size().to_dict() == {"native wnid": 4, "mine class": 8}
     assert frame["correct"].isin([0, 1]).all() and (frame["loss"] >= 0).all()
 

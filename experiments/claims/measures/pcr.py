@@ -191,10 +191,12 @@ def time_to_accuracy_at_group_5(committed: Committed, file: str) -> list[Measure
 
 
 def time_of_whole_trainings(committed: Committed, file: str, *, group: int) -> list[Measured]:
-    """Return the speed-up to the target over baseline of the same seed, from complete trainings."""
-    runs = committed.runs(file.rpartition("/")[0])
-    baseline, level = (runs[runs["scan"] == scan] for scan in ("baseline", f"group_{group}"))
-    return [mean_ratio("", baseline, level, "time_to_target_s")]
+    """Return the speed-up to the target over baseline of the same seed or fold, from complete trainings."""
+    found = []
+    for (dataset, label), runs in committed.runs(file.rpartition("/")[0]).groupby(["dataset", "label"]):
+        baseline, level = (runs[runs["scan"] == scan] for scan in ("baseline", f"group_{group}"))
+        found.append(mean_ratio(f"{dataset} {label}", baseline, level, "time_to_target_s"))
+    return found
 
 
 def coarse_loses_less(committed: Committed, file: str) -> list[Measured]:
