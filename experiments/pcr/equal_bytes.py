@@ -69,7 +69,7 @@ def _of_metric(frame: pd.DataFrame, metric: str | None) -> pd.DataFrame:
     rows: list[dict[str, Any]] = []
     for panel in _panels(frame, metric):
         differences = with_intervals(panel.assign(scan=panel["way"]), panel[panel["budget"] == 1], "score")
-        shared = panel.iloc[0][PANEL_KEYS].to_dict()
+        shared = {key: panel[key].iloc[0] for key in PANEL_KEYS}
         rows += [
             shared | _row(alike) | differences[way] for (_, way), alike in panel.groupby(["budget", "way"])
         ]
