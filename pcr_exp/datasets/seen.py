@@ -65,7 +65,7 @@ class SeenFiles:
                 loose.append(entry.name)
         if loose:
             self.remarks.append(
-                f"{counted(len(loose), 'JPEG file')} in {folder} itself, in no class folder, left out: "
+                f"left out {counted(len(loose), 'JPEG file')} in {folder} itself, outside its class folders: "
                 f"{some(sorted(loose))}."
             )
         return sorted(names)

@@ -83,17 +83,18 @@ def test_time_to_accuracy_is_of_storage_that_limits_and_of_targets_that_all_reac
 def test_whole_trainings_are_compared_seed_by_seed() -> None:
     """Times are those of the first evaluation that reaches the target."""
     file = "time_to_target/whole/summary.csv"
+    targets = {"celebahq": 0.85, "ham10000": 0.40}
     seconds: dict[tuple[str, str, int], float] = {}
     for run in read_runs(COMMITTED.root / Path(file).parent / "runs"):
-        reached = next(row for row in run.rows if row.get("val_score", 0) >= run.manifest.target)
-        level = run.config["dataset"]["name"], run.config["scan"]["name"], run.config["seed"]
+        dataset = run.config["dataset"]["name"]
+        reached = next(row for row in run.rows if row.get("val_score", 0) >= targets[dataset])
+        level = dataset, run.config["scan"]["name"], run.config["seed"]
         seconds[level] = reached["train_s"] + reached["wait_s"]
     found = pcr.time_of_whole_trainings(COMMITTED, file, group=5)
-    assert len(found) == 2
-    for dataset, measured in zip(("celebahq", "ham10000"), found, strict=True):
+    for dataset, measured in zip(targets, found, strict=True):
         ratios = [seconds[dataset, "baseline", seed] / seconds[dataset, "group_5", seed] for seed in range(3)]
-        assert measured.value == pytest.approx(sum(ratios) / 3) and measured.n == 3
-        assert measured.low <= min(ratios) <= max(ratios) <= measured.high
+        assert measured.value == pytest.approx(sum(ratios) / 3)
+        assert measured.n == 3 and measured.low < min(ratios) < max(ratios) < measured.high
 
 
 def test_echo_is_compared_seed_by_seed_and_by_what_limits() -> None:
