@@ -1,6 +1,7 @@
 """Orders and pixels change only together with NUMERICS, and committed results state their NUMERICS."""
 
 import csv
+import gzip
 import json
 from collections import Counter
 from pathlib import Path
@@ -99,9 +100,9 @@ def committed_runs() -> Counter[tuple[str, int]]:
     """Count runs by (folder of results, NUMERICS). Manifests from before the number existed count as 1."""
     return Counter(
         (folder_with_page(path), run["manifest"].get("numerics", 1))
-        for path in RESULTS.rglob("runs.json")
+        for path in RESULTS.rglob("runs.json.gz")
         if path.relative_to(RESULTS).parts[0] not in A_USERS_OWN
-        for run in json.loads(path.read_text()).values()
+        for run in json.loads(gzip.decompress(path.read_bytes())).values()
     )
 
 

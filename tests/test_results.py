@@ -18,7 +18,7 @@ from pcr_exp.runs.predictions import PREDICTIONS_FILE
 
 MADE_BY = made_by(RESULTS)
 REBUILT = [folder for folder, made in MADE_BY.items() if made.pages]
-PACKED = ("runs.json", "rows.csv.gz")
+PACKED = ("runs.json.gz", "rows.csv.gz")
 """Files of a packed set of runs."""
 LAYERS = "activations"
 """Folder of bounds and bytes of every layer, one file per run that saved activations compressed."""

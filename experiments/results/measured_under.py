@@ -168,7 +168,7 @@ def _intervals(folder: Path) -> list[str]:
 
 def _commits(declared: dict[str, str], place: Path, but: Sequence[Path] = ()) -> list[str]:
     """Return the commits in a line of numerics.csv and in JSON files below `place`, but not below `but`."""
-    paths = [path for path in sorted(place.rglob("*.json")) if path.name != RUNS_FILE]
+    paths = sorted(place.rglob("*.json"))
     others = [path for path in paths if not any(path.is_relative_to(other) for other in but)]
     said = [json.loads(path.read_text()) for path in others]
     of_json = [one["git_sha"] for one in said if isinstance(one, dict) and one.get("git_sha")]

@@ -1,9 +1,10 @@
-"""A packed set: many finished runs in three files, `runs.json`, `rows.csv.gz` and `predictions.npz`.
+"""A packed set: many finished runs in three files, `runs.json.gz`, `rows.csv.gz` and `predictions.npz`.
 
-`runs.json` has the manifest and configuration of every run by run id, one line per run. `rows.csv.gz` has the
-rows of all runs in the order in which they were written (pandas reads it, and `zcat` shows it). A cell holds
-a word as it is and everything else as JSON, so integers stay integers and floats are exact to the last bit.
-`null` is a value that could not be measured; an empty cell is a column that the row does not have.
+`runs.json.gz` has the manifest and configuration of every run by run id, one line per run. `rows.csv.gz` has
+the rows of all runs in the order in which they were written. pandas reads both, and `zcat` shows them. A cell
+of the rows holds a word as it is and everything else as JSON, so integers stay integers and floats are exact
+to the last bit. `null` is a value that could not be measured; an empty cell is a column that the row does not
+have.
 `predictions.npz` has the models' predictions for every image; see `pcr_exp.runs.predictions`.
 
     python -m pcr_exp.runs.packed outputs/runs results/my_runs         # packs the finished runs of a folder
@@ -34,7 +35,7 @@ from pcr_exp.system.atomic import make_folder, write_atomic
 from pcr_exp.system.columns import Column
 from pcr_exp.training.columns import COLUMNS, with_declared
 
-RUNS_FILE, ROWS_FILE = "runs.json", "rows.csv.gz"
+RUNS_FILE, ROWS_FILE = "runs.json.gz", "rows.csv.gz"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +96,7 @@ def pack_runs(
     make_folder(out)
     table = rows_to_csv({run_id: packed[run_id].rows for run_id in ids}, with_declared([*declared.values()]))
     entries = {run_id: packed[run_id].entry for run_id in ids}
-    write_atomic(out / ROWS_FILE, [gzip.compress(table.encode(), mtime=0)])  # equal rows give equal bytes
+    write_atomic(out / ROWS_FILE, [_compressed(table)])
     if kept := {run_id: predictions[run_id] for run_id in ids if run_id in predictions}:
         write_predictions(out / PREDICTIONS_FILE, kept)
     else:
@@ -104,8 +105,16 @@ def pack_runs(
         f"{json.dumps(run_id)}: {json.dumps(entry, separators=(',', ':'), allow_nan=False)}"
         for run_id, entry in entries.items()
     ]
-    write_atomic(out / RUNS_FILE, [("{\n" + ",\n".join(lines) + "\n}\n").encode()])
+    write_atomic(out / RUNS_FILE, [_compressed("{\n" + ",\n".join(lines) + "\n}\n")])
     return ids
+
+
+def _compressed(text: str) -> bytes:
+    return gzip.compress(text.encode(), mtime=0)  # equal runs give equal bytes
+
+
+def _text(path: Path) -> str:
+    return gzip.decompress(path.read_bytes()).decode()
 
 
 def _finished(runs_root: Path) -> dict[str, _Raw]:
@@ -148,7 +157,7 @@ def read_packed(folder: Path) -> list[PackedRun]:
 
     Raises:
         RunError: a file is missing or damaged, a manifest or a row is invalid, or a row belongs to a run that
-            is not in `runs.json`; the message names the file.
+            is not in `runs.json.gz`; the message names the file.
     """
     runs = []
     for run_id, raw in sorted(_read_raw(folder).items()):
@@ -161,11 +170,11 @@ def read_packed(folder: Path) -> list[PackedRun]:
 def _read_raw(folder: Path) -> dict[str, _Raw]:
     runs_path, rows_path = folder / RUNS_FILE, folder / ROWS_FILE
     try:
-        runs = json.loads(runs_path.read_text())
+        runs = json.loads(_text(runs_path))
         entries = {
             run_id: {"manifest": run["manifest"], "config": run["config"]} for run_id, run in runs.items()
         }
-        text = gzip.decompress(rows_path.read_bytes()).decode()
+        text = _text(rows_path)
     except (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError, AttributeError) as error:
         raise RunError(
             f"{folder} is not a packed set of runs: {type(error).__name__}: {error}. Wanted {RUNS_FILE} and "

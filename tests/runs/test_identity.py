@@ -1,6 +1,7 @@
 """Two configurations share a run if and only if they would learn the same."""
 
 import copy
+import gzip
 import json
 from dataclasses import asdict, fields, is_dataclass
 from pathlib import Path
@@ -149,7 +150,8 @@ def test_a_preset_that_was_overridden_is_not_called_by_its_name(configure: Any) 
 
 def test_the_setting_of_committed_runs_does_not_move() -> None:
     """Their names end in the key that identifies their setting in tables and for future runs."""
-    sets = [json.loads(path.read_text()) for path in (REPO / "results").rglob("runs/runs.json")]
+    paths = (REPO / "results").rglob("runs/runs.json.gz")
+    sets = [json.loads(gzip.decompress(path.read_bytes())) for path in paths]
     committed = {run_id: run for runs in sets for run_id, run in runs.items()}
     assert len(committed) >= 343
     for name, run in committed.items():

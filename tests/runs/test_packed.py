@@ -59,19 +59,18 @@ def test_a_number_that_is_not_finite_is_not_packed() -> None:
 
 
 def text_of(path: Path) -> str:
-    content = path.read_bytes()
-    return (gzip.decompress(content) if path.suffix == ".gz" else content).decode()
+    return gzip.decompress(path.read_bytes()).decode()
 
 
 def write_text(path: Path, text: str) -> None:
-    path.write_bytes(gzip.compress(text.encode()) if path.suffix == ".gz" else text.encode())
+    path.write_bytes(gzip.compress(text.encode()))
 
 
 @pytest.fixture
 def runs_root(tmp_path: Path) -> Path:
     """Two finished runs and an interrupted one, unpacked from committed results."""
     source = Path(__file__).parents[2] / "results" / "throughput_model" / "trainings" / "runs"
-    entries = json.loads((source / RUNS_FILE).read_text())
+    entries = json.loads(text_of(source / RUNS_FILE))
     ids = sorted(entries)[:3]
     rows = rows_from_csv(text_of(source / ROWS_FILE), dict.fromkeys(entries, COLUMNS))
     for run_id in ids:
@@ -109,7 +108,7 @@ def test_a_set_and_folders_beside_it_are_read_together_but_no_run_twice(
     all_runs = read_runs(runs_root)
     two.rename(tmp_path / two.name)
     pack_runs(runs_root, runs_root)
-    with pytest.raises(RunError, match=f"has {one.name} twice, in runs.json and as a folder"):
+    with pytest.raises(RunError, match=f"has {one.name} twice, in runs.json.gz and as a folder"):
         read_runs(runs_root)
     one.rename(tmp_path / one.name)
     (tmp_path / two.name).rename(two)
@@ -182,7 +181,7 @@ def test_nothing_is_added_to_a_damaged_set(runs_root: Path, tmp_path: Path) -> N
     pack_runs(runs_root, tmp_path / "packed")
     rows_path = tmp_path / "packed" / ROWS_FILE
     write_text(rows_path, "run_id\nfotos\n")
-    with pytest.raises(RunError, match=r"rows.csv.gz, line 2: run fotos is not in runs.json"):
+    with pytest.raises(RunError, match=r"rows.csv.gz, line 2: run fotos is not in runs.json.gz"):
         pack_runs(runs_root, tmp_path / "packed", add=True)
     assert text_of(rows_path) == "run_id\nfotos\n"
 
@@ -197,12 +196,12 @@ def test_nothing_to_pack(tmp_path: Path) -> None:
     [
         (RUNS_FILE, "{", "", "is not a packed set of runs: JSONDecodeError"),
         (RUNS_FILE, '"manifest"', '"manifold"', "is not a packed set of runs: KeyError"),
-        (RUNS_FILE, '"finished"', '"done"', "runs.json, .*: status='done'"),
+        (RUNS_FILE, '"finished"', '"done"', "runs.json.gz, .*: status='done'"),
         (ROWS_FILE, "eval,1", "eval,one", "rows.csv.gz, line [0-9]+ is damaged"),
         (ROWS_FILE, "eval,1,", "eval,", "rows.csv.gz, line [0-9]+ is damaged"),
         (ROWS_FILE, "\nphotos", "\n\nphotos", "rows.csv.gz, line 2 is damaged"),
         (ROWS_FILE, "eval,1", "eval,-1", "rows.csv.gz, .*, row [0-9]+: eval row: epoch=-1"),
-        (ROWS_FILE, "\nphotos", "\nfotos", "rows.csv.gz, line 2: run fotos.* is not in runs.json"),
+        (ROWS_FILE, "\nphotos", "\nfotos", "rows.csv.gz, line 2: run fotos.* is not in runs.json.gz"),
     ],
 )
 def test_a_damaged_set(runs_root: Path, file: str, old: str, new: str, wanted: str) -> None:
