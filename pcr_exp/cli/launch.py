@@ -234,7 +234,9 @@ def end_undisturbed() -> None:
 def print_sweep_state(folder: Path, status: int) -> int:
     """Print the table of a sweep that has ended. Return the exit status, given the status so far."""
     outcomes = read_ended(folder, interrupted=status in (130, 143))
-    if len(outcomes) > 1 or (outcomes and status != 0) or any(outcome.failed for outcome in outcomes):
+    failed = status != 0 or any(outcome.failed for outcome in outcomes)
+    is_first = os.environ.get("RANK", "0") == "0"  # the others' tables are the same, unless something failed
+    if (outcomes and failed) or (is_first and len(outcomes) > 1):
         print_outcomes(outcomes, [answer_of(outcome.run) for outcome in outcomes])
     if not outcomes and status == 0:
         tell(
@@ -242,7 +244,7 @@ def print_sweep_state(folder: Path, status: int) -> int:
             "machine of the launcher can access."
         )
         return 1
-    return status or int(any(outcome.failed for outcome in outcomes))
+    return status or int(failed)
 
 
 def tell(error: object) -> None:

@@ -101,6 +101,21 @@ def test_each_process_of_a_run_tells_of_its_own_jobs(tmp_path: Path, monkeypatch
     assert read_outcomes(tmp_path) == [Outcome("a", "finished")]
 
 
+def test_several_processes_print_one_table_and_each_its_failures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for rank in ("0", "1"):
+        monkeypatch.setenv("RANK", rank)
+        write_outcome(tmp_path, 0, Outcome("a", "finished"))
+        write_outcome(tmp_path, 1, Outcome("b", "finished"))
+    assert print_sweep_state(tmp_path, 0) == 0 and capsys.readouterr().err == ""
+    monkeypatch.setenv("RANK", "0")
+    assert print_sweep_state(tmp_path, 0) == 0 and "2 jobs, 0 failed" in capsys.readouterr().err
+    monkeypatch.setenv("RANK", "1")
+    write_outcome(tmp_path, 1, Outcome("b", FAILED, "no port"))
+    assert print_sweep_state(tmp_path, 0) == 1 and "no port" in capsys.readouterr().err
+
+
 def test_a_job_that_did_not_end_was_stopped_or_died(tmp_path: Path) -> None:
     write_outcome(tmp_path, 0, Outcome("a", BEGUN))
     write_outcome(tmp_path, 1, Outcome("b", "skipped"))
