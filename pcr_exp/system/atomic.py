@@ -3,29 +3,36 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from pcr_exp.errors import StorageError
 
 TEMPORARY_SUFFIX = ".tmp"
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def write_atomic(path: Path, chunks: Iterable[bytes]) -> None:
     """Write to a file next to `path`, sync it, rename it to `path`, and sync the folder.
+
+    Several threads and processes may write the same path: one writes after the other, and the last one's file
+    stays.
 
     Raises:
         StorageError: the disk is full or refuses; `path` is unchanged and nothing is left next to it.
     """
     temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
     try:
-        try:
-            _write_synced(temporary, chunks)
-            temporary.replace(path)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
+        with _locked_temporary(temporary) as descriptor:
+            try:
+                _write_synced(descriptor, chunks)
+                temporary.replace(path)
+            except BaseException:
+                temporary.unlink(missing_ok=True)
+                raise
         _sync_folder(path.parent)
     except OSError as error:
         raise explain_os_error(error, path) from error
@@ -45,19 +52,70 @@ def create_temporary(path: Path) -> int:
     Raises OSError if something else is in its place.
     """
     path.unlink(missing_ok=True)
-    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+    return os.open(path, _NEW_FILE, 0o666)
 
 
-def _write_synced(path: Path, chunks: Iterable[bytes]) -> None:
-    descriptor = create_temporary(path)
+@contextmanager
+def _locked_temporary(path: Path) -> Iterator[int]:
+    """Open a new file for writing, and lock it until its end. What a killed writer left is replaced.
+
+    The lock tells a live writer's file, which is waited for, from a dead one's, which is removed.
+    """
+    while (descriptor := _create_locked(path)) is None:
+        _remove_left(path)
     try:
-        for chunk in chunks:
-            rest = memoryview(chunk)
-            while rest:
-                rest = rest[os.write(descriptor, rest) :]
-        os.fsync(descriptor)
+        yield descriptor
     finally:
         os.close(descriptor)
+
+
+def _create_locked(path: Path) -> int | None:
+    """Return a new file's descriptor, or None if there is a file, or another writer came between."""
+    try:
+        descriptor = os.open(path, _NEW_FILE, 0o666)
+    except FileExistsError:
+        return None
+    if _is_ours(descriptor, path):
+        return descriptor
+    os.close(descriptor)
+    return None
+
+
+def _remove_left(path: Path) -> None:
+    """Wait for the file's writer, if one is alive, and remove what is left after it."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    except OSError:  # a link, or another user's file: no live writer of ours
+        path.unlink(missing_ok=True)
+        return
+    try:
+        if _is_ours(descriptor, path):
+            path.unlink()
+    finally:
+        os.close(descriptor)
+
+
+def _is_ours(descriptor: int, path: Path) -> bool:
+    """Lock an open file, and return whether it still has this name: its last writer may have renamed it."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+    except OSError as error:
+        if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP):
+            raise  # without locks, only writers at the same time are in danger
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.lstat())
+    except FileNotFoundError:
+        return False
+
+
+def _write_synced(descriptor: int, chunks: Iterable[bytes]) -> None:
+    for chunk in chunks:
+        rest = memoryview(chunk)
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
+    os.fsync(descriptor)
 
 
 def _sync_folder(folder: Path) -> None:
