@@ -21,13 +21,12 @@ from pcr_exp.records.fingerprint import content_key, fingerprint, images_key, sa
 from pcr_exp.records.markers import (
     RecordMarker,
     has_markers,
-    is_outdated,
     read_markers,
     read_rejected,
     remove_leftovers,
     remove_markers,
 )
-from pcr_exp.records.one_record import Load, Task, explain, load_sample, make_record
+from pcr_exp.records.one_record import Load, Task, explain, load_sample, make_record, states_of
 from pcr_exp.records.ray_engine import make_on_ray
 from pcr_exp.records.reuse import StoredImages
 from pcr_exp.records.writer import ENCODINGS, SplitWriter, StoredImage
@@ -250,8 +249,9 @@ class _Encoder:
         starts = range(0, len(tasks), self.images_per_record)
         records = (tasks[start : start + self.images_per_record] for start in starts)
         numbered = dict(enumerate(records, start=writer.first_number))
-        for number in [n for n in markers if n in numbered and is_outdated(writer.folder, n, numbered[n])]:
-            del markers[number]
+        for number in markers.keys() & numbered.keys():  # an image may have changed since
+            if markers[number].states != states_of(numbered[number]):
+                del markers[number]
         missing = {number: record for number, record in numbered.items() if number not in markers}
         with closing((self._here if self.ray_address == NO_RAY else self._on_ray)(missing, step)) as made:
             for number, record in numbered.items():
@@ -268,8 +268,14 @@ class _Encoder:
         """Make the records one by one in this process, from images loaded by threads; yield their markers."""
         pool = ThreadPoolExecutor(self.num_workers, thread_name_prefix="encode")
         try:
-            tasks = (task for record in records.values() for task in record)
-            outcomes = _in_order(pool, self.load, tasks, self.images_per_record)
+            states: dict[int, str] = {}
+
+            def tasks() -> Iterator[Task]:
+                for number, record in records.items():
+                    states[number] = states_of(record)
+                    yield from record
+
+            outcomes = _in_order(pool, self.load, tasks(), self.images_per_record)
             for number, record in records.items():
                 loaded = []
                 for (sample, _), outcome in zip(record, outcomes, strict=False):
@@ -277,7 +283,7 @@ class _Encoder:
                         raise explain(str(sample.path), str(outcome))
                     loaded.append((sample, outcome))
                     step(1)
-                yield self.writer.write_record(number, loaded)
+                yield self.writer.write_record(number, loaded, states.pop(number))
         finally:
             pool.shutdown(cancel_futures=True)
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from pcr_exp.config.scan_scripts import SCANS
 from pcr_exp.datasets.sample import Dataset, Sample
+from pcr_exp.datasets.seen import State, file_state
 from pcr_exp.records.format import VERSION
 from pcr_exp.records.index import RecordIndex
 
@@ -25,6 +26,18 @@ def file_size(path: Path) -> int | None:
 def sample_bytes(sample: Sample) -> int | None:
     """Size of an image as a file of its own, in bytes; None if its file is not accessible."""
     return file_size(sample.path) if sample.packed is None else sample.packed.num_bytes
+
+
+def states_key(samples: Iterable[Sample]) -> str:
+    """Return 16 hex digits that change with the size or modification time of any file of the samples."""
+    states: list[State | None] = []
+    for sample in samples:
+        for path in (sample.path, *(source for source in sample.fields.values() if isinstance(source, Path))):
+            try:
+                states.append(file_state(path))
+            except OSError:  # reading it later reports the reason
+                states.append(None)
+    return content_key(json.dumps(states).encode())
 
 
 def content_key(data: bytes) -> str:

@@ -11,7 +11,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from pcr_exp.config.scan_scripts import SCANS
-from pcr_exp.datasets.sample import Sample
 from pcr_exp.errors import RecordError
 from pcr_exp.records import strict_json as check
 from pcr_exp.records.format import MAX_HEADER_BYTES, MAX_SAMPLES, REMEDY
@@ -30,6 +29,8 @@ class RecordMarker:
     """Marks record `number` as stored in every encoding. `group_ends` and `header_bytes` are by encoding."""
 
     fingerprint: str
+    states: str
+    """`states_key` of the record's samples, from before they were read."""
     number: int
     num_samples: int
     group_ends: dict[str, list[int]]
@@ -97,14 +98,9 @@ def read_markers(folder: Path, fingerprint: str) -> dict[int, RecordMarker]:
     return markers
 
 
-def is_outdated(folder: Path, number: int, tasks: Sequence[tuple[Sample, int | None]]) -> bool:
-    """Return whether an image of a record changed after the record was done."""
-    made_ns = (folder / _MARKERS_FOLDER / f"{record_file(number)}.json").stat().st_mtime_ns
-    return any(sample.path.exists() and sample.path.stat().st_mtime_ns > made_ns for sample, _ in tasks)
-
-
 _MARKER: dict[str, Check] = {
     "fingerprint": check.hex_key,
+    "states": check.hex_key,
     "number": check.whole(0, 10**9),
     "num_samples": check.whole(0, MAX_SAMPLES),
     "group_ends": check.mapping_of(check.wholes(1, MAX_RECORD_BYTES)),

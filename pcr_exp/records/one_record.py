@@ -16,6 +16,7 @@ from pcr_exp.images.decode import PROGRESSIVE
 from pcr_exp.images.jpeg import group_pieces, read_header, split_scans
 from pcr_exp.images.transcode import default_num_scans
 from pcr_exp.records.fields import load_fields
+from pcr_exp.records.fingerprint import states_key
 from pcr_exp.records.groups import MAX_PIECE_BYTES
 from pcr_exp.records.markers import RecordMarker
 from pcr_exp.records.reuse import StoredImages
@@ -97,17 +98,23 @@ Load = Callable[[Sample, int | None], StoredImage | ImageError]
 """Loads the image of a sample, given its file's size."""
 
 
+def states_of(tasks: Sequence[Task]) -> str:
+    """Return `states_key` of the tasks' samples. Call this before they are loaded."""
+    return states_key(sample for sample, _ in tasks)
+
+
 def make_record(
     number: int, tasks: Sequence[Task], *, writer: SplitWriter, on_error: str, load: Load
 ) -> RecordMarker | ImageError:
     """Load the images of a record and write it; with `on_error=fail`, return the first bad image's error."""
+    states = states_of(tasks)
     loaded = []
     for sample, num_bytes in tasks:
         outcome = load(sample, num_bytes)
         if on_error == "fail" and isinstance(outcome, ImageError):
             return explain(str(sample.path), str(outcome))
         loaded.append((sample, outcome))
-    return writer.write_record(number, loaded)
+    return writer.write_record(number, loaded, states)
 
 
 def load_sample(

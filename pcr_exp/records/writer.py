@@ -67,9 +67,12 @@ class SplitWriter:
         return 1 + max(numbers, default=-1)
 
     def write_record(
-        self, number: int, loaded: Sequence[tuple[Sample, StoredImage | ImageError]]
+        self, number: int, loaded: Sequence[tuple[Sample, StoredImage | ImageError]], states: str
     ) -> RecordMarker:
-        """Write one record and its marker, with the images in order; errors are listed as rejected."""
+        """Write one record and its marker, with the images in order; errors are listed as rejected.
+
+        `states` is the `states_key` of the samples, from before they were loaded.
+        """
         kept = [(sample, image) for sample, image in loaded if isinstance(image, StoredImage)]
         packed: dict[str, PackedRecord] = {}
         beside: dict[str, PackedRecord] = {}
@@ -85,6 +88,7 @@ class SplitWriter:
                 )
         marker = RecordMarker(
             fingerprint=self.fingerprint,
+            states=states,
             number=number,
             num_samples=len(kept),
             group_ends={name: list(record.group_ends) for name, record in packed.items()},

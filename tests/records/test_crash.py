@@ -120,6 +120,20 @@ def test_an_image_that_was_replaced_since_is_stored_as_it_is_now(tmp_path: Path)
     assert bytes(content) in (tmp_path / "out/baseline/record-000000.pcr").read_bytes()
 
 
+def test_times_of_the_future_are_no_change(tmp_path: Path) -> None:
+    """Those of files unpacked from a time zone ahead, for example."""
+    samples = write_images(tmp_path / "in", GOOD)
+    later_ns = time.time_ns() + 10**14
+    for sample in samples:
+        os.utime(sample.path, ns=(later_ns, later_ns))
+    with pytest.raises(KeyboardInterrupt):
+        encode(samples, tmp_path / "out", progress=_interrupt_at(9))
+    first = tmp_path / "out/pcr/record-000000.pcr"
+    inode = first.stat().st_ino
+    encode(samples, tmp_path / "out")
+    assert first.stat().st_ino == inode
+
+
 def test_a_record_that_was_shortened_since_is_made_again(tmp_path: Path, unkilled: dict[str, bytes]) -> None:
     samples = write_images(tmp_path / "in", GOOD)
     with pytest.raises(KeyboardInterrupt):

@@ -158,7 +158,7 @@ def test_any_bytes_of_any_samples_come_back(
     ]
     for encoding in ("pcr", "baseline"):
         (folder / encoding).mkdir()
-    writer.finish([writer.write_record(0, loaded)])
+    writer.finish([writer.write_record(0, loaded, "0" * 16)])
     records = RecordSet(LocalStorage(folder), "pcr")
     chosen = data.draw(st.lists(st.sampled_from(names), min_size=1, unique=True))
     found = RecordFields(records, chosen).read(0)

@@ -21,6 +21,7 @@ from pcr_exp.records.index import parse_index
 from pcr_exp.records.inspect import find_records_and_faults, verify_records
 from pcr_exp.records.prepare import check_records, ensure_records, prepare_records, records_folder
 from pcr_exp.records.reader import RecordSet
+from pcr_exp.records.writer import SplitWriter
 from pcr_exp.storage.local import LocalStorage
 from pcr_exp.storage.protocol import WritableStorage
 
@@ -83,9 +84,9 @@ def test_records_with_fields_lie_in_a_folder_of_their_own(
         prepare_records(dataset, replace(records, fields=["boxes"]))
 
 
-def exchange_mask(root: Path) -> None:
+def exchange_mask(root: Path, number: int = 3) -> None:
     """Write another mask of the same size in bytes; only the modification time reveals the change."""
-    path = root / "003.png"
+    path = root / f"{number:03}.png"
     path.write_bytes(path.read_bytes()[:-1] + b"\x83")
     os.utime(path, ns=(path.stat().st_atime_ns, path.stat().st_mtime_ns + 10**9))
 
@@ -96,6 +97,21 @@ def resize_mask(root: Path) -> None:
 
 def retext(root: Path) -> None:
     (root / "t.csv").write_text((root / "t.csv").read_text().replace("text 3", "TEXT 3"))
+
+
+def test_masks_that_changed_after_an_interrupted_encode_are_stored_as_they_are_now(
+    dataset: TableConfig, records: RecordsConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(SplitWriter, "finish", stop)
+        prepare_records(dataset, records)
+    for number in range(NUM):
+        exchange_mask(tmp_path / "in", number)
+    found = masks(prepare_records(dataset, records))
+    assert found == {f"{i:03}.jpg": (tmp_path / "in" / f"{i:03}.png").read_bytes() for i in range(NUM)}
 
 
 @pytest.mark.parametrize(
