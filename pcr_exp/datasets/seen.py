@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
-from pcr_exp.errors import printable
+from pcr_exp.errors import DatasetError, printable
 from pcr_exp.system.words import counted
 
 JPEG_SUFFIXES = (".jpg", ".jpeg")
@@ -46,7 +46,7 @@ class SeenFiles:
                 continue
             if entry.name.lower().endswith(JPEG_SUFFIXES):
                 names.append(entry.name)
-            elif entry.is_dir():
+            elif _is_folder(entry):
                 self.nested.append(Path(entry.path))
             else:
                 self.others[os.path.splitext(entry.name)[1].lower() or "(no suffix)"] += 1  # noqa: PTH122
@@ -59,7 +59,7 @@ class SeenFiles:
         for entry in self._entries(folder):
             if entry.name.startswith("."):
                 continue
-            if entry.is_dir():
+            if _is_folder(entry):
                 names.append(entry.name)
             elif entry.name.lower().endswith(JPEG_SUFFIXES):
                 loose.append(entry.name)
@@ -82,9 +82,14 @@ class SeenFiles:
                 self.folders[path.parent] = folder_state(path.parent)
 
     def _entries(self, folder: Path) -> list[os.DirEntry[str]]:
-        changed_at_ns = folder.stat().st_mtime_ns
-        with os.scandir(folder) as entries:
-            found = list(entries)
+        try:
+            changed_at_ns = folder.stat().st_mtime_ns
+            with os.scandir(folder) as entries:
+                found = list(entries)
+        except OSError as error:
+            raise DatasetError(
+                f"{folder} cannot be listed: {error.strerror}. Check its permissions."
+            ) from error
         self.folders[folder] = (len(found), changed_at_ns)
         return found
 
@@ -106,6 +111,13 @@ class SeenFiles:
                 f"{some(str(path) for path in sorted(self.nested))}."
             )
         return remarks
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a link that points to itself
+        return False
 
 
 def folder_state(folder: Path) -> State:

@@ -212,7 +212,7 @@ def _source(kind: str, cell: str, root: Path) -> Path | bytes | None:
     """Return a field's file, or its value if the cell holds it (text, boxes, JSON); None if it is empty."""
     is_here = kind == "text" or (kind in ("boxes", "json") and cell[:1] in ("[", "{"))
     if is_here or (kind == "boxes" and not cell):
-        return cell.encode()
+        return cell.encode(errors="surrogatepass")
     return root / cell if cell else None
 
 
@@ -221,9 +221,19 @@ def _why_no_field(sources: dict[str, Path | bytes | None]) -> str:
     for kind, source in sources.items():
         if source is None:
             return f"no {kind}"
+        if isinstance(source, bytes) and not _is_text(source):
+            return f"{kind} is not Unicode text: it has half of a character"
         if isinstance(source, Path) and not _is_file(source):
             return f"no such {kind}: {source}"
     return ""
+
+
+def _is_text(value: bytes) -> bool:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _is_file(path: Path) -> bool:

@@ -56,7 +56,7 @@ def _read(table: Path, kind: str) -> pd.DataFrame:
         if kind in PARQUET:
             return pd.read_parquet(table, dtype_backend="pyarrow")
         if kind in JSON_LINES:
-            lines = table.read_text(encoding="utf-8-sig").splitlines()
+            lines = table.read_text(encoding="utf-8-sig").split("\n")  # strings may contain other line ends
             rows = [json.loads(line) for line in lines if line.strip()]
             return pd.DataFrame(rows, dtype=object)
         return pd.read_csv(table, sep="\t" if kind == ".tsv" else ",", **as_text)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import math
+import struct
+import zlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -13,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from PIL import Image, ImageChops, UnidentifiedImageError
+from PIL import Image, ImageChops
 
 from pcr_exp.config.records import MAX_PIXELS
 from pcr_exp.errors import DatasetError, ImageError
@@ -23,8 +25,14 @@ QUALITY = 95
 
 CONVERTIBLE = ("PNG", "WEBP")
 
-_BIT_DEPTH = 24
+BIT_DEPTH = 24
 """Offset of the bit depth in a PNG file, in its first chunk."""
+
+DAMAGED: tuple[type[Exception], ...] = (
+    *(OSError, EOFError, SyntaxError, ValueError, TypeError, OverflowError, IndexError, KeyError),
+    *(AssertionError, struct.error, zlib.error, Image.DecompressionBombError),
+)
+"""Errors that Pillow raises for damaged PNG and WebP files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +61,10 @@ def convert(data: bytes, quality: int = QUALITY, max_pixels: int = MAX_PIXELS) -
             if getattr(image, "n_frames", 1) > 1:
                 raise ImageError("animated: a record can hold only one picture per image")
             pixels, left_out = _as_jpeg_has_it(image)
-            if image.format == "PNG" and data[_BIT_DEPTH] == 16 and "16 bits" not in left_out:
+            if image.format == "PNG" and data[BIT_DEPTH] == 16 and "16 bits" not in left_out:
                 left_out = (*left_out, "16 bits")  # Pillow opens 16-bit colour as 8-bit
             exif = image.getexif().tobytes() if image.getexif() else b""
-    except (UnidentifiedImageError, Image.DecompressionBombError, OSError, SyntaxError, ValueError) as error:
+    except DAMAGED as error:
         raise ImageError(f"not a readable PNG or WebP image: {error}") from error
     file = io.BytesIO()
     try:
@@ -180,4 +188,4 @@ def _as_csv(outcomes: list[Outcome]) -> Iterator[bytes]:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(Outcome._fields)
     writer.writerows(outcomes)
-    yield text.getvalue().encode()
+    yield text.getvalue().encode(errors="surrogateescape")  # a file name need not be UTF-8

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import io
 import math
-import struct
-import zlib
 from collections.abc import Callable
 from tokenize import TokenError
 from typing import Any, NamedTuple
@@ -14,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
+from pcr_exp.images.convert import BIT_DEPTH, DAMAGED
 from pcr_exp.records.strict_json import UnfitError, parse_json
 
 GEOMETRIC = ("boxes", "mask")
@@ -22,6 +21,8 @@ STACKED = ("array", "mask")
 """Kinds that are stacked into one tensor per batch; the others become lists."""
 _MASK_MODES = {"1": np.uint8, "L": np.uint8, "P": np.uint8, "I": np.int32, "I;16": np.int32}
 """Pillow modes of PNG files with one number per pixel -> dtype of the mask."""
+_STRETCHED = {2: 85, 4: 17}
+"""Bit depth of a grey PNG file -> factor by which Pillow multiplies its numbers, to fill 0 to 255."""
 _MAX_JSON_BYTES = 2**28
 _MAX_NUMBER = 2**31
 
@@ -67,17 +68,12 @@ def _mask(data: bytes, size_px: tuple[int, int] | None) -> npt.NDArray[Any]:
                 )
             if image.mode not in _MASK_MODES:
                 raise UnfitError(f"it is a PNG file of mode {image.mode}, wanted one number per pixel")
-            return np.array(image).astype(_MASK_MODES[image.mode])
+            values = np.array(image).astype(_MASK_MODES[image.mode])
+            stretched = _STRETCHED.get(data[BIT_DEPTH], 1) if image.mode == "L" else 1
+            return values // stretched
     except UnfitError:
         raise
-    except (
-        OSError,
-        SyntaxError,
-        ValueError,
-        struct.error,
-        zlib.error,
-        Image.DecompressionBombError,
-    ) as error:
+    except DAMAGED as error:
         raise UnfitError(f"it is not a mask in a PNG file ({error})") from error
 
 

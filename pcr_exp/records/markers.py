@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import shutil
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -153,12 +153,17 @@ def remove_markers(folder: Path) -> None:
 
 def write_rejected(folder: Path, rejected: Sequence[Sequence[str]]) -> None:
     """Write `rejected.csv`: columns id, reason."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["id", "reason"])
-    writer.writerows(rejected)
-    # A file name need not be UTF-8; surrogateescape restores its original bytes.
-    write_atomic(folder / REJECTED_FILE, [text.getvalue().encode(errors="surrogateescape")])
+    write_atomic(folder / REJECTED_FILE, [csv_of([["id", "reason"], *rejected])])
+
+
+def csv_of(rows: Iterable[Sequence[object]]) -> bytes:
+    """Return a CSV table in which any file name survives: not UTF-8, or with line ends of its own."""
+    text = io.StringIO(newline="")
+    plain = csv.writer(text, lineterminator="\n")
+    quoted = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL)  # `plain` would not quote \r
+    for row in rows:
+        (quoted if any("\r" in str(cell) for cell in row) else plain).writerow(row)
+    return text.getvalue().encode(errors="surrogateescape")
 
 
 def read_rejected(folder: Path) -> list[list[str]]:

@@ -19,14 +19,14 @@ import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
 from pcr_exp.datasets.sample import Dataset, Sample
 from pcr_exp.datasets.seen import State, file_state, folder_state, some
 from pcr_exp.records import strict_json as check
 from pcr_exp.records.fingerprint import content_key
-from pcr_exp.records.markers import REJECTED_FILE, write_rejected
+from pcr_exp.records.markers import REJECTED_FILE, csv_of, write_rejected
 from pcr_exp.records.strict_json import Check, UnfitError, parse_json
 from pcr_exp.system import MIB
 from pcr_exp.system.atomic import write_atomic
@@ -172,14 +172,10 @@ def write_source(folder: Path, root: str, dataset: Dataset, images: Mapping[str,
         files={str(path.resolve()): files[path] for path in chosen},
         num_files=len(files),
     )
-    table = io.StringIO()
-    writer = csv.writer(table, lineterminator="\n")
-    writer.writerow(["split", "id", "labels", "bytes", "changed_at_ns"])
-    writer.writerows(
-        [image.split, id_, image.labels, *(image.state or ("", ""))] for id_, image in images.items()
-    )
+    header = ["split", "id", "labels", "bytes", "changed_at_ns"]
+    rows = ([image.split, id_, image.labels, *(image.state or ("", ""))] for id_, image in images.items())
     # Level 1, because the default level takes seconds for a million rows.
-    packed = gzip.compress(table.getvalue().encode(errors="surrogateescape"), 1, mtime=0)
+    packed = gzip.compress(csv_of(chain([header], rows)), 1, mtime=0)
     write_atomic(folder / IMAGES_FILE, [packed])
     if seen.refused or (folder / REJECTED_FILE).exists():
         write_rejected(folder, [list(row) for row in seen.refused.items()])

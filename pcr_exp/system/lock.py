@@ -116,13 +116,13 @@ def hold_host(
 
 
 def is_held(path: Path) -> bool:
-    """Return whether a live process holds a lock file; a killed process's file is free."""
+    """Return whether a live process holds a lock file, also another user's; a killed one's file is free."""
     try:
-        file = os.open(path, os.O_RDWR)
+        file = os.open(path, os.O_RDONLY)
     except FileNotFoundError:
         return False
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # on NFS, an exclusive one wants write access
     except BlockingIOError:
         return True
     finally:

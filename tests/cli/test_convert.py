@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import math
+import struct
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +79,29 @@ def test_what_cannot_be_converted() -> None:
         convert(encoded(PHOTO, "PNG", exif=long))
     with pytest.raises(ImageError, match="64 x 48 pixels are more than the limit of 3000"):
         convert(encoded(PHOTO, "PNG"), max_pixels=3000)
+
+
+def chunk(kind: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+
+@pytest.mark.parametrize(
+    ("colours", "extra"),
+    [(2, chunk(b"eXIf", b"MM\0*")), (3, b""), (2, chunk(b"iCCP", b"name\0"))],
+    ids=["EXIF cut short", "no palette", "empty profile"],
+)
+def test_pngs_that_pillow_fails_on_in_other_ways(colours: int, extra: bytes) -> None:
+    header = chunk(b"IHDR", struct.pack(">IIBBBBB", 1, 1, 8, colours, 0, 0, 0))
+    rows = chunk(b"IDAT", zlib.compress(b"\0" * 4))
+    with pytest.raises(ImageError, match="not a readable PNG or WebP image"):
+        convert(b"\x89PNG\r\n\x1a\n" + header + extra + rows + chunk(b"IEND", b""))
+
+
+def test_a_file_name_that_is_not_utf8(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / b"caf\xe9.png".decode(errors="surrogateescape")).write_bytes(encoded(PHOTO, "PNG"))
+    assert main(["convert", str(tmp_path / "in"), str(tmp_path / "out")]) == 0
+    assert b"caf\xe9.png" in (tmp_path / "out/converted.csv").read_bytes()
 
 
 def test_a_folder_is_carried_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import errno
+import os
 from collections import Counter
 
 import pytest
@@ -105,6 +107,24 @@ def test_what_is_left_alone_is_counted_and_said(make_config, put):
     assert "next to 40 JPEG files there are 2 .png, 1 .webp, 1 (no suffix), which are ignored" in remarks
     assert "1 folder is next to the images and not searched" in remarks and "dog/more" in remarks
     assert "1 JPEG file in" in remarks and "loose.jpg" in remarks
+
+
+def test_a_link_to_itself_is_an_other_file(make_config, put, tmp_path):
+    put(*(f"{name}/{i}.jpg" for i in range(20) for name in ("cat", "dog")))
+    (tmp_path / "cat/loop").symlink_to(tmp_path / "cat/loop")
+    remarks = " ".join(read(make_config("folder")).seen.all_remarks())
+    assert "1 (no suffix), which are ignored" in remarks
+
+
+def test_a_folder_that_cannot_be_listed_is_named(make_config, put, monkeypatch):
+    put("cat/1.jpg", "dog/1.jpg")
+
+    def refuse(path):
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    with pytest.raises(DatasetError, match=r"cannot be listed: Permission denied. Check its permissions"):
+        read(make_config("folder"))
 
 
 def test_folders_beside_train_and_val_are_said(make_config, put):

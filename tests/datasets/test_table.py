@@ -306,6 +306,20 @@ def test_lists_and_objects_of_json_lines_are_boxes_and_json(
     assert (of_ids["01.jpg"], of_ids["02.jpg"]) == ({"boxes": [], "json": [1]}, {"boxes": [], "json": [2]})
 
 
+def test_texts_of_json_lines_may_contain_any_character(write: Callable[..., str], make_config: Make) -> None:
+    texts = ["one\u2028two\x85three", "half of a pair: \ud83d"]
+    lines = [json.dumps({"path": "00.jpg", "label": "a", "t": texts[0]}, ensure_ascii=False)]
+    columns = ColumnsConfig(text="t")
+    config = make_config("table", root=None, table=write("\n".join(lines), "t.jsonl"), columns=columns)
+    assert open_images(config).samples[0].fields == {"text": texts[0].encode()}
+    lines.append(json.dumps({"path": "01.jpg", "label": "a", "t": texts[1]}))
+    write("\n".join(lines), "t.jsonl")
+    with pytest.raises(
+        DatasetError, match=r"01\.jpg\): text is not Unicode text: it has half of a character"
+    ):
+        open_images(config)
+
+
 def test_rows_that_lack_a_field_are_named_or_left_out(
     tmp_path: Path, write: Callable[..., str], make_config: Make
 ) -> None:

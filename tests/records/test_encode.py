@@ -20,6 +20,7 @@ from pcr_exp.errors import RecordError, StorageError
 from pcr_exp.images import decode as jpeg_codec
 from pcr_exp.images.transcode import to_progressive
 from pcr_exp.records.format import unpack_header
+from pcr_exp.records.markers import read_rejected
 from pcr_exp.records.reader import RecordSet
 
 
@@ -151,6 +152,12 @@ def test_a_file_name_that_is_not_utf8(tmp_path: Path) -> None:
     encode(write_images(tmp_path / "in", {name: PLAIN, "bad" + name: b""}), tmp_path / "out", on_error="skip")
     assert RecordSet(FolderStorage(tmp_path / "out"), "pcr").read_prefix(0, 1).ids == [f"{name}.jpg"]
     assert b"badcaf\xe9.jpg,zero-byte file\n" in (tmp_path / "out/rejected.csv").read_bytes()
+
+
+def test_a_file_name_with_a_carriage_return(tmp_path: Path) -> None:
+    samples = write_images(tmp_path / "in", {"a\rb": PLAIN, "bad\r": b""})
+    encode(samples, tmp_path / "out", on_error="skip")
+    assert read_rejected(tmp_path / "out") == [["bad\r.jpg", "zero-byte file"]]
 
 
 def test_done_already_is_done_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import struct
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -383,6 +385,15 @@ def test_values_are_what_their_bytes_say() -> None:
     deep = parse_field("mask", png(np.array([[40_000, 1]], dtype=np.uint16)), (2, 1))
     assert deep.dtype == np.int32 and deep.tolist() == [[40_000, 1]]
     assert parse_field("mask", png(np.array([[True, False]])), (2, 1)).tolist() == [[1, 0]]
+    for depth, packed in ((2, 0b00011011), (4, 0x01)):  # Pillow stretches these to 255
+        header = struct.pack(">IIBBBBB", 2, 1, depth, 0, 0, 0, 0)
+        parts = (b"IHDR", header), (b"IDAT", zlib.compress(bytes([0, packed]))), (b"IEND", b"")
+        chunks = [
+            struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+            for kind, data in parts
+        ]
+        mask = parse_field("mask", b"\x89PNG\r\n\x1a\n" + b"".join(chunks), (2, 1))
+        assert mask.dtype == np.uint8 and mask.tolist() == [[0, 1]]
     for values in (np.arange(6.0).reshape(2, 3, order="F"), np.array([1, 2], ">i2"), np.array(True)):
         found = parse_field("array", npy(values), None)
         assert (

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from pcr_exp.errors import RunError, StorageError
-from pcr_exp.system.lock import HOST_LOCK, hold, hold_host
+from pcr_exp.system.lock import HOST_LOCK, hold, hold_host, is_held
 
 HOLDER = """
 import sys, time
@@ -52,6 +52,23 @@ def held_elsewhere(path: Path, program: str = HOLDER) -> Iterator[subprocess.Pop
         process.kill()
         process.wait()
         process.stdout.close()
+
+
+def test_another_users_lock_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others may read a lock file, but not write to it. Root may do both, so the refusal is imitated."""
+    opened = os.open
+
+    def refuse_writing(path: Path, flags: int) -> int:
+        if flags & os.O_ACCMODE != os.O_RDONLY:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return opened(path, flags)
+
+    path = tmp_path / "lock"
+    assert not is_held(path)
+    with held_elsewhere(path), monkeypatch.context() as patched:
+        patched.setattr(os, "open", refuse_writing)
+        assert is_held(path)
+    assert path.exists() and not is_held(path)
 
 
 def test_a_live_holder_is_named_and_a_dead_one_replaced(tmp_path: Path) -> None:
