@@ -141,7 +141,7 @@ class ConvInputs:
         tally.add_input(packed, shared=owner is not None)
         if owner is None:
             self._unseen.append((tally, packed.raw_bytes, weakref.ref(saved.untyped_storage())))
-            if conv.padding_mode == "zeros":
+            if _saves_its_input(conv):
                 self._packed[inputs[0]] = (name, packed, inputs[0]._version)
                 _keep_mask(inputs[0], saved, packed)
         elif owner != name:
@@ -151,9 +151,9 @@ class ConvInputs:
             node.register_prehook(partial(_watch, tally))
 
     def _known(self, conv: nn.Conv2d, given: Tensor) -> tuple[str | None, Packed | None]:
-        # Convolutions of one tensor share its packed copy if all pad with zeros and it is unmodified.
+        # Convolutions of one tensor share its packed copy if they save it as it is, and nobody modified it.
         owner, packed, version = self._packed.get(given, (None, None, None))
-        if conv.padding_mode != "zeros" or version != given._version:
+        if not _saves_its_input(conv) or version != given._version:
             return None, None
         return owner, packed
 
@@ -170,6 +170,11 @@ class ConvInputs:
             if storage() is not None:
                 tally.held_bytes += num_bytes
         self._unseen = []
+
+
+def _saves_its_input(conv: nn.Conv2d) -> bool:
+    """Return whether what is saved for backward is the module's input, not something made of it."""
+    return conv.padding_mode == "zeros" and type(conv).forward is nn.Conv2d.forward
 
 
 def _keep_mask(given: Tensor, saved: Tensor, packed: Packed) -> None:

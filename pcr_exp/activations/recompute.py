@@ -64,11 +64,11 @@ class RecomputedBlocks:
             del block.forward
 
 
-def _forward(block: nn.Module, forward: Callable[..., Tensor], *inputs: Any) -> Tensor:
+def _forward(block: nn.Module, forward: Callable[..., Tensor], *inputs: Any, **named: Any) -> Tensor:
     if not (torch.is_grad_enabled() and block.training):
-        return forward(*inputs)
+        return forward(*inputs, **named)
     contexts = partial(_contexts, block)
-    result: Tensor = checkpoint(forward, *inputs, use_reentrant=False, context_fn=contexts)
+    result: Tensor = checkpoint(forward, *inputs, use_reentrant=False, context_fn=contexts, **named)
     return result
 
 

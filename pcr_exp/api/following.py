@@ -63,6 +63,7 @@ class Observer:
                 wait_s=self._wait_s,
             )
         )
+        self._policy.take_decision()  # nobody logs it here, but `balanced` learns its floor's group from it
 
 
 VERSION = 1

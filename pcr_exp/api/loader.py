@@ -223,7 +223,7 @@ class DatasetLoader:
 
     @property
     def epoch(self) -> int:
-        """Epoch of the next batch, from 0."""
+        """Epoch of the next batch, from 0; after a `break`, of the one that was left."""
         return self._position.epoch
 
     def __iter__(self) -> Iterator[tuple[Tensor, Any]]:

@@ -120,8 +120,9 @@ class Fetcher(Generic[Request, Result]):
                         if self._paused
                         else "a batch was requested before the scan policy had decided which scan group to "
                         "read. In a training loop of your own, call loader.observe(loss=...) after "
-                        "every batch, including the last one of an epoch. Otherwise this is a defect of "
-                        "the policy: please report it."
+                        "every batch, including the last one of an epoch, and do not skip epochs with "
+                        "set_epoch(): the policy follows training, so restore the loader's state with "
+                        "load_state_dict(). Otherwise this is a defect of the policy: please report it."
                     )
             self._num_taken += count
             return [self._results.pop(number) for number in numbers]  # type: ignore[misc]

@@ -52,6 +52,10 @@ class SharedBuffer:
         weakref.finalize(flat, _give_back, self._free, self).atexit = False
         return flat.reshape(shape)
 
+    def release(self) -> None:
+        """Free the shared buffer unused: its batch came in other memory."""
+        _give_back(self._free, self)
+
     def __reduce__(self) -> tuple[Callable[[int], SharedBuffer], tuple[int]]:
         return _inherited, (self.number,)
 

@@ -76,6 +76,8 @@ class _Task:
         if pixels is None:
             assert shared_buffer is not None
             pixels = shared_buffer.receive(result.shape, result.dtype)
+        elif shared_buffer is not None:
+            shared_buffer.release()
         return Batch(
             images=torch.from_numpy(pixels),
             labels=torch.tensor(self.labels, dtype=torch.int64),

@@ -112,13 +112,24 @@ def gradient_cosines(
 
 
 def _gradient(trainer: Trainer, batches: Iterable[LabelledImages], group: int, step: int) -> list[Tensor]:
-    trainer.optimizer.zero_grad(set_to_none=True)
-    for i, batch in enumerate(batches):
-        loss = trainer.loss(batch.images, batch.labels, step=step + i)
-        # Scaled as in training, to keep float16 gradients from underflowing; the cosine is unaffected.
-        trainer.scaler.scale(loss * len(batch.labels)).backward()
-    gradients = [parameter.grad for parameter in trainer.model.parameters() if parameter.grad is not None]
-    if not math.isfinite(_dot(gradients, gradients)):
+    """Return the gradient of the sample's loss; in float16, of its mean loss times a scale, as in training.
+
+    Where float16 overflows, the scale is halved, as training halves its own. Cosines do not depend on it.
+    """
+    batches = list(batches)
+    least = 1 / sum(len(batch.labels) for batch in batches) if trainer.scaler.is_enabled() else 1.0
+    scale = least * trainer.scaler.get_scale()
+    while True:
+        trainer.optimizer.zero_grad(set_to_none=True)
+        for i, batch in enumerate(batches):
+            loss = trainer.loss(batch.images, batch.labels, step=step + i)
+            (loss * len(batch.labels) * scale).backward()
+        gradients = [parameter.grad for parameter in trainer.model.parameters() if parameter.grad is not None]
+        is_finite = math.isfinite(_dot(gradients, gradients))
+        if is_finite or scale <= least:
+            break
+        scale /= 2
+    if not is_finite:
         raise RunError(
             f"the gradient of the scan policy's sample is not finite after step {step}, at scan group "
             f"{group}: training diverged. Rows up to here are kept; lower training.learning_rate or lengthen "

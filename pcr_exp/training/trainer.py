@@ -189,6 +189,8 @@ class Trainer:
             loss_scale = self.scaler.get_scale()
             self.scaler.scale(loss / num_parts if num_parts > 1 else loss).backward()
             self.exchange.step(self._step)
+            if self.scaler.is_enabled():  # a parameter server alone notices an overflow
+                self.scaler.update(self.exchange.from_updater(self.scaler.get_scale))
             self.activations.end(step, loss_scale / num_parts)
         return value
 

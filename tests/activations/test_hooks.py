@@ -223,6 +223,47 @@ def test_an_output_that_another_hook_changed_is_refused() -> None:
         model(images())
 
 
+class Halved(nn.Conv2d):
+    """A convolution of half its input, which is what it saves for backward."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x * 0.5)
+
+
+class TwoBranches(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b = Halved(3, 4, 3, padding=1), nn.Conv2d(3, 4, 3, padding=1)
+
+    def forward(self, x: Tensor, scale: float = 1.0) -> Tensor:
+        return (self.a(x) + self.b(x)) * scale
+
+
+def test_a_convolution_that_changes_its_input_shares_nothing() -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(3, 3, 1), TwoBranches(), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    plain = forward_and_backward(model, images())
+    with compressed(model, LosslessCodec(), 1e-12) as hooks:
+        assert_same(forward_and_backward(model, images()), plain)
+        assert hooks.shared_with == {}
+
+
+def test_blocks_that_are_called_with_keywords_are_recomputed() -> None:
+    class Keywords(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            torch.manual_seed(0)
+            self.block = TwoBranches()
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.block(x, scale=2.0).flatten(1)  # type: ignore[no-any-return]
+
+    plain = forward_and_backward(Keywords(), images())
+    recomputed = Keywords()
+    RecomputedBlocks(recomputed)
+    assert_same(forward_and_backward(recomputed, images()), plain)
+
+
 @pytest.mark.parametrize("kind", ["compressed", "recomputed"])
 def test_nothing_leaks_over_60_steps(kind: str) -> None:
     model, inputs = nn.Sequential(Residual(3)), images(1, 6)

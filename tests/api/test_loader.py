@@ -307,6 +307,31 @@ def test_policies_that_follow_training_are_told_of_it(open_loader: Open, split: 
     assert loader.state_dict()["policy"]["past"][0] > 0  # images that the policy counted
 
 
+def test_balanced_follows_its_floor(open_loader: Open, tmp_path: Path) -> None:
+    """The floor's choice, not its lowest candidate, is what it compares its own choice with."""
+    from numbered_records import encode_numbered, square_crops
+
+    jpegs = square_crops([(10 * i, 5 * i) for i in range(8)], 200, 85)
+    folder = encode_numbered(jpegs, tmp_path, images_per_record=4)
+    floor = {"name": "mssim", "threshold": 0.9999, "num_images": 2}
+    dataset = pcr.open(
+        folder, scan={"name": "balanced", "every_steps": 2, "floor": floor}, transform=random_crop
+    )
+    loader = open_loader(dataset, batch_size=4)
+    for _ in loader:
+        loader.observe(loss=1.0)
+    policy = loader.state_dict()["policy"]
+    assert policy["floor_group"] == policy["floor"]["group"] > 1
+
+
+def test_policies_that_follow_training_skip_no_epoch(open_loader: Open, split: Path) -> None:
+    dataset = pcr.open(split, scan="plateau", label="number", transform=random_crop)
+    loader = open_loader(dataset, probe=lambda wanted: dict.fromkeys(wanted.candidates, 0.0))
+    loader.set_epoch(6)
+    with pytest.raises(LoaderError, match=r"do not skip epochs with set_epoch\(\): the policy follows"):
+        next(iter(loader))
+
+
 def test_mssim_measures_before_the_first_batch(open_loader: Open, tmp_path: Path) -> None:
     from numbered_records import encode_numbered, square_crops
 

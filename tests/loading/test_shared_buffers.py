@@ -82,6 +82,13 @@ def test_a_slab_is_free_again_only_when_nothing_refers_to_it() -> None:
     assert shared_buffers.take() is second
 
 
+def test_a_buffer_that_was_not_needed_is_free_again() -> None:
+    shared_buffers, first, _ = two_buffers(300)
+    assert shared_buffers.take() is None
+    first.release()
+    assert shared_buffers.take() is first
+
+
 def test_buffers_that_are_gone_leave_their_batches_readable() -> None:
     shared_buffers, first, second = two_buffers(12)
     first.pixels((12,))[:] = 5

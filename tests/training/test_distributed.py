@@ -219,6 +219,29 @@ def poisoned() -> list[dict[str, Any]]:
     return spawned(poison, 2)
 
 
+def overflow(processes: Processes) -> dict[str, Any]:
+    """Train in float16, as on a GPU without bfloat16, with a loss scale that the first updates overflow."""
+    results: dict[str, Any] = {}
+    for mode in ("ddp", "server"):
+        trainer = trainer_of(processes, settings("none", mode))
+        trainer.amp_dtype = torch.float16
+        trainer.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**22)
+        first = processes.rank
+        images, labels = batch(0, first)
+        losses = [trainer.update(images, labels, step=s, learning_rate=RATE) for s in range(12)]
+        results[mode] = losses, trainer.scaler.get_scale()
+    return results
+
+
+def test_an_overflow_lowers_the_loss_scale_of_all_processes() -> None:
+    one, other = spawned(overflow, 2)
+    for mode in ("ddp", "server"):
+        losses, scale = one[mode]
+        assert other[mode] == (losses, scale)
+        assert losses[0] == losses[1] > 2 * losses[-1] and scale < 2**22
+    assert one["server"] == (pytest.approx(one["ddp"][0], rel=1e-3), one["ddp"][1])
+
+
 def test_a_server_refuses_a_model_with_idle_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dist, "get_rank", lambda: 0)
     monkeypatch.setattr(dist, "get_world_size", lambda: 2)

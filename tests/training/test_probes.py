@@ -167,6 +167,20 @@ def test_dropout_is_drawn_alike_for_all_groups() -> None:
     assert same[1] == pytest.approx(1, abs=1e-9)
 
 
+def test_a_gradient_that_overflows_float16_is_scaled_down() -> None:
+    """As on a GPU without bfloat16, with a loss scale at which training would skip some updates."""
+    trainer = make_trainer()
+    wanted = cosines(trainer)
+    trainer.amp_dtype = torch.float16
+    trainer.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**24)
+    found = cosines(trainer)
+    assert found == {group: pytest.approx(cosine, abs=0.01) for group, cosine in wanted.items()}
+    with torch.no_grad():
+        trainer.model[6].bias[0] = math.nan  # type: ignore[index, union-attr, operator]
+    with pytest.raises(RunError, match="the gradient of the scan policy's sample is not finite"):
+        cosines(trainer)
+
+
 def test_a_gradient_without_length_has_no_direction() -> None:
     trainer = make_trainer()
     with torch.no_grad():

@@ -213,6 +213,10 @@ class Exchange:
         """Take the optimizer's step, once gradients are there; every process's model changes alike."""
         take()
 
+    def from_updater(self, value: Callable[[], float]) -> float:
+        """Return `value()` of a process that takes the optimizer's step."""
+        return value()
+
     def global_weights(self) -> AbstractContextManager[None]:
         """Give the first process's model the weights that the optimizer updates, within the context."""
         return nullcontext()

@@ -118,6 +118,10 @@ class ServerExchange(WireExchange):
             for parameter, moved in zip(self._parameters.values(), changes, strict=True):
                 parameter.add_(moved)
 
+    def from_updater(self, value: Callable[[], float]) -> float:
+        """See `Exchange.from_updater`."""
+        return self._processes.from_first(value)
+
     def global_weights(self) -> AbstractContextManager[None]:
         """See `Exchange.global_weights`."""
         return self._server.in_place() if self._server is not None else nullcontext()
