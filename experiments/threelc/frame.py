@@ -32,10 +32,10 @@ MEASURES = [
     *("final_score", "best_score", *TIMES),
 ]
 
-CODEC = ["codec_name", "sparsity", "fraction", "rank", "zero_run"]
-"""A codec and its settings. Each number belongs to one codec: 3LC, top-k or PowerSGD; others have none."""
+CODEC_NUMBERS = ["sparsity", "fraction", "rank"]
 
-_AMOUNTS = {"threelc": "sparsity", "topk": "fraction", "powersgd": "rank"}
+CODEC = ["codec_name", *CODEC_NUMBERS, "zero_run"]
+"""A codec and its settings. Each number belongs to one codec: 3LC, top-k or PowerSGD; others have none."""
 
 REFERENCE = "none"
 """The codec that others are compared with: 32-bit floats."""
@@ -54,8 +54,8 @@ COMPARED = ("gradients", "network", "seed", "training.epochs", "training.global_
 KEPT = ("gradients.min_values",)
 """`setting` leaves out COMPARED, except KEPT: which tensors are small, and therefore sent uncompressed."""
 
-# In older runs, from before each codec had its own settings, every codec has the settings of all.
-_OUR_SETTINGS = {*GradientsConfig.__dataclass_fields__, *_AMOUNTS.values(), "zero_run"}
+_SHARED_SETTINGS = set(GradientsConfig.__dataclass_fields__)
+"""Settings that every codec has; others are a codec's own."""
 
 _SERIES = [*PANEL_KEYS, *SERIES_KEYS]
 
@@ -133,8 +133,8 @@ def codec_columns(gradients: Mapping[str, Any], num_batches: int = 1) -> dict[st
     Floats that are sent once for several batches of a process are LOCAL_STEPS.
     """
     name = str(gradients["name"])
-    amounts = {key: gradients[key] if _AMOUNTS.get(name) == key else math.nan for key in _AMOUNTS.values()}
-    zero_run = name == "threelc" and gradients["zero_run"]
+    amounts = {key: gradients.get(key, math.nan) for key in CODEC_NUMBERS}
+    zero_run = gradients.get("zero_run", False)
     steps = f", {num_batches} local steps" if num_batches > 1 else ""
     return {
         "codec": codec_label(gradients) + steps,
@@ -163,7 +163,7 @@ def codec_label(gradients: Mapping[str, Any]) -> str:
         return f"topk {100 * gradients['fraction']:g}%"
     if name == "powersgd":
         return f"powersgd rank {gradients['rank']}"
-    own = [f"{key}={value}" for key, value in gradients.items() if key not in _OUR_SETTINGS]
+    own = [f"{key}={value}" for key, value in gradients.items() if key not in _SHARED_SETTINGS]
     return " ".join([name, *own])
 
 
@@ -317,6 +317,6 @@ def published(codec: Mapping[Any, Any]) -> Published:
     """Return the paper's numbers for a row's codec (columns CODEC); NaN and `-` if there are none."""
     if codec["codec_name"] == "threelc" and not codec["zero_run"]:
         return WITHOUT_ZERO_RUNS
-    numbers = (codec[key] for key in ("sparsity", "fraction", "rank"))
+    numbers = (codec[key] for key in CODEC_NUMBERS)
     number = next((value for value in numbers if not isnan(value)), None)
     return PUBLISHED.get((codec["codec_name"], number), Published(certainty="-"))

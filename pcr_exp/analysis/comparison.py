@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from pcr_exp.analysis.distinguishing import changed_settings
 from pcr_exp.analysis.figure import footer, new_figure, panel_title, points_axis
-from pcr_exp.analysis.frame import per_setting
+from pcr_exp.analysis.frame import SCAN_AND_SEED, per_setting, setting_keys
 from pcr_exp.analysis.primary_metric import metric_of
 from pcr_exp.analysis.statistics import DIFFERENCE, SEEDS_ALONE, paired_difference, repeat_of, spread
 from pcr_exp.analysis.style import INK, MUTED, describe_scan, style
@@ -59,7 +59,10 @@ def compare_setting(runs: pd.DataFrame, key: str, reference: str) -> pd.DataFram
     # Runs that differ in workers or hardware alone learned the same, so only one of them counts.
     repeat = [*SIDE_BY_SIDE, "value", *repeat_of(frame)]
     frame = frame.drop_duplicates([*repeat, "setting"])
-    twice = frame[frame.duplicated(repeat, keep=False)]
+    others = frame.assign(others=setting_keys(frame, (*SCAN_AND_SEED, key)))
+    unlike = others.groupby(SIDE_BY_SIDE)["others"].transform("nunique") > 1
+    of_each = others[unlike].drop_duplicates([*SIDE_BY_SIDE, "others"])
+    twice = pd.concat([frame[frame.duplicated(repeat, keep=False)], of_each])
     if len(twice):
         raise RunError(
             f"compare={key}: runs also differ in other settings: {', '.join(twice['run_id'].head(2))}. Put "

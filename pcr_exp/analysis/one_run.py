@@ -73,7 +73,7 @@ def draw_training_curve(rows: pd.DataFrame, run: Mapping[Any, Any]) -> Figure:
         losses.plot(train["seconds"], train["train_loss"], color=scan.color, linewidth=1.2, label="training")
         look: dict[str, Any] = {"color": INK, "marker": "o", "markersize": 4}
         losses.plot(seconds, evaluated["val_loss"], label="validation", **look)
-        losses.set_ylabel("loss (cross-entropy)")
+        losses.set_ylabel("loss")
         losses.legend(**BELOW, ncols=2)
         look = {"color": scan.color, "marker": scan.marker, "markeredgecolor": "white"}
         accuracy.plot(seconds, evaluated[score], **look)

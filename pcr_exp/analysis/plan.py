@@ -43,7 +43,8 @@ def epoch_traffic(num_images: int, images_per_record: float, image_bytes: float)
         images_per_record: Images that one request reads.
         image_bytes: Mean bytes of an image up to the scan group.
     """
-    return num_images * image_bytes, math.ceil(num_images / images_per_record)
+    # A mean of images per record, such as 15 / 13, must not round up to one request more.
+    return num_images * image_bytes, math.ceil(num_images / images_per_record - 1e-9)
 
 
 def reading_dollars(

@@ -84,7 +84,9 @@ def describe_interval(rows: pd.DataFrame) -> str:
             f"{end:.3g}" for end in (alike["difference_freedom"].min(), alike["difference_freedom"].max())
         )
         parts.append(f"{interval}, {low if low == high else f'{low} to {high}'} degrees of freedom")
-    return " / ".join(parts) or "none: n = 1"
+    if not parts:
+        return "none: n = 1" if (rows["difference_n"] == 1).any() else "none: nothing to compare with"
+    return " / ".join(parts)
 
 
 def paired_ratios(over: pd.DataFrame, under: pd.DataFrame, measure: str) -> pd.Series:

@@ -24,6 +24,7 @@ import yaml
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, ListConfig, OmegaConf
 
+from pcr_exp.cli.typed import check_overrides
 from pcr_exp.config.components import config_folders
 from pcr_exp.config.compose import composed, named_packages, prepare_hydra
 from pcr_exp.errors import ConfigError
@@ -83,9 +84,16 @@ def help_page(runner: str, schema: type, arguments: Sequence[str]) -> str:
 def _composed(runner: str, schema: type, overrides: Sequence[str]) -> DictConfig:
     """Compose the configuration, with Hydra's node and without overrides that sweep."""
     prepare_hydra(named_packages(overrides), {runner: schema})
+    check_overrides(overrides, sweeps=True)
     parser = OverridesParser.create()
     single = [text for text in overrides if not parser.parse_override(text).is_sweep_override()]
     return composed(runner, single, with_hydra=True)
+
+
+def known_keys(runner: str, schema: type, overrides: Sequence[str]) -> list[str]:
+    """Return the settings and groups of a command, with the options that the overrides choose."""
+    config = _composed(runner, schema, overrides)
+    return [*_choices(config), *(setting.key for setting in _settings(config))]
 
 
 def _overview(runner: str, config: DictConfig, width: int) -> Iterator[str]:

@@ -126,11 +126,20 @@ def handed_over_as() -> tuple[Path, int] | None:
 
 
 def read_plan(folder: Path) -> list[PlannedJob]:
-    """Read all jobs of a sweep, by number; empty if its launcher or sweeper is not known."""
+    """Read all jobs of a sweep, by number; empty if its launcher or sweeper is not known.
+
+    Raises:
+        RunError: the file is damaged.
+    """
     try:
         return [PlannedJob(**job) for job in json.loads((folder / PLAN).read_text())]
     except FileNotFoundError:
         return []
+    except (ValueError, TypeError) as error:
+        raise RunError(
+            f"{folder / PLAN}, which lists the sweep's jobs, is damaged ({error}). Repeat the command: "
+            "it writes the file again, and skips finished runs."
+        ) from error
 
 
 def write_plan(folder: Path, jobs: Iterable[PlannedJob]) -> None:

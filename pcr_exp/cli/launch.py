@@ -38,7 +38,8 @@ from pcr_exp.cli.jobs import (
     write_outcome,
 )
 from pcr_exp.cli.terminal import open_console
-from pcr_exp.cli.typed import SMOKE, acting, check_overrides, smoke_overrides
+from pcr_exp.cli.typed import SMOKE, acting, check_overrides, smoke_overrides, unknown_keys
+from pcr_exp.config.components import option_names
 from pcr_exp.config.compose import load, named_packages, prepare_hydra
 from pcr_exp.errors import ConfigError, PcrExpError
 from pcr_exp.places import CONFIGS
@@ -83,6 +84,8 @@ def _launch(job: HydraTask[Any], config_name: str) -> None:
             status = 130
         except SystemExit as end:  # of Hydra, after its message, or of a terminated job
             status = end.code if isinstance(end.code, int) else int(end.code is not None)
+            if status == 1 and not job.has_begun:
+                tell_unknown_keys(config_name, job.schema)
         except Exception:
             if job.signalled.number is None:
                 raise
@@ -98,6 +101,19 @@ def _launch(job: HydraTask[Any], config_name: str) -> None:
         status = 1
     end_undisturbed()
     sys.exit(status)
+
+
+def tell_unknown_keys(runner: str, schema: type) -> None:
+    """After Hydra's own message, print which of the typed settings do not exist, and what was meant."""
+    typed = [argument for argument in sys.argv[1:] if "=" in argument and not argument.startswith("-")]
+    try:
+        known = helping.known_keys(
+            runner, schema, [text for text in typed if option_names(text.partition("=")[0])]
+        )
+    except (ConfigError, HydraException):  # it is the option that does not exist, as Hydra's message says
+        return
+    for advice in unknown_keys(typed, known):
+        tell(advice)
 
 
 def print_help(runner: str, schema: type, arguments: Sequence[str]) -> int:
@@ -132,11 +148,14 @@ class HydraTask(Generic[T]):
         self.plan = plan
         self.launched_by = os.getpid()
         self.signalled = Signalled()
+        self.has_begun = False
+        """Whether this process has composed a job's configuration."""
         self.outcome: Outcome | None = None
         """Outcome of a single job, which runs in the process that was started; None in a sweep."""
 
     def __call__(self, config: DictConfig) -> None:
         """Run the task. Errors become outcomes; a job of a sweep writes its outcome to a file."""
+        self.has_begun = True
         if os.getpid() != self.launched_by:
             prepare_hydra(config.get("components", []))
             if os.getppid() == self.launched_by:

@@ -33,8 +33,16 @@ from hydra.errors import HydraException
 from omegaconf import OmegaConf
 from rich.table import Table
 
-from pcr_exp.cli.jobs import LOGS, escape, job_lock
-from pcr_exp.cli.sweep_state import FAILURES, OPEN, JobState, last_evaluation, read_jobs, seconds_left
+from pcr_exp.cli.jobs import LOGS, PLAN, escape, job_lock, sweep_lock
+from pcr_exp.cli.sweep_state import (
+    FAILURES,
+    OPEN,
+    WAITING,
+    JobState,
+    last_evaluation,
+    read_jobs,
+    seconds_left,
+)
 from pcr_exp.cli.terminal import print_table
 from pcr_exp.config.commands import TrainConfig
 from pcr_exp.config.compose import composed, named_packages, prepare_hydra
@@ -65,16 +73,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--root", type=Path, default=ROOT, help="folder of all sweeps (default: %(default)s)")
     parser.add_argument("--every-s", type=float, default=10.0, help="for wait: seconds between two checks")
     options = parser.parse_args(arguments)
-    if options.do == "status" and options.name is None:
-        for folder in _folders(options.root):
-            print(f"{folder.name}: {describe_jobs(read_jobs(folder))}")
-        return
     try:
+        if options.do == "status" and options.name is None:
+            for folder in _folders(options.root):
+                print(f"{folder.name}: {describe_jobs(read_jobs(folder))}")
+            return
         if options.do == "wandb":
             grid = wandb_sweep([*filter(None, [options.name]), *options.more])
             print(yaml.safe_dump(grid, sort_keys=False), end="")
             return
         folder = find_sweep(options.root, options.name)
+        if not read_jobs(folder):
+            raise RunError(f"{folder} lists no job of a sweep: none has begun yet, or it is another folder.")
         code = wait(folder, options.every_s) if options.do == "wait" else _DO[options.do](folder)
     except (PcrExpError, HydraException) as error:
         print(error, file=sys.stderr)
@@ -168,7 +178,19 @@ def row_of(job: JobState) -> dict[str, Any]:
 def stop(folder: Path) -> int:
     """Ask every open job to end; running ones save a checkpoint first. Return 1 if any is out of reach."""
     jobs = [job for job in read_jobs(folder) if job.state in OPEN]
-    stopped = [job for job in jobs if _cancel(folder, job) or _terminate(folder, job)]
+    handed_over = [job for job in jobs if _cancel(folder, job)]
+    # The command that began the sweep begins no other job once it was asked to end. It may run one itself.
+    locks = {
+        job.number: sweep_lock(folder)
+        if job.state == WAITING and not job.is_handed_over
+        else job_lock(folder, job.number)
+        for job in jobs
+    }
+    holders = {number: pid for number, lock in locks.items() if (pid := _holder_here(lock)) is not None}
+    for pid in set(holders.values()):
+        with suppress(ProcessLookupError):  # it has just ended
+            os.kill(pid, signal.SIGTERM)
+    stopped = [job for job in jobs if job in handed_over or job.number in holders]
     print(f"{len(stopped)} of {counted(len(jobs), 'job')} asked to end")
     if others := [job.number for job in jobs if job not in stopped]:
         print(f"jobs {others} cannot be ended from here. End the command that began them.", file=sys.stderr)
@@ -184,18 +206,21 @@ def _cancel(folder: Path, job: JobState) -> bool:
     return True
 
 
-def _terminate(folder: Path, job: JobState) -> bool:
-    lock = job_lock(folder, job.number)
-    holder = holder_of(lock) if is_held(lock) else None  # a killed job leaves its holder file behind
-    if holder is None or holder.host != socket.gethostname():
-        return False
-    with suppress(ProcessLookupError):  # it has just ended
-        os.kill(holder.pid, signal.SIGTERM)
-    return True
+def _holder_here(lock: Path) -> int | None:
+    """Return the process that holds a lock; None if it is not one of this host."""
+    holder = holder_of(lock) if is_held(lock) else None  # a killed process leaves its holder file behind
+    return holder.pid if holder is not None and holder.host == socket.gethostname() else None
 
 
 def _folders(root: Path) -> list[Path]:
-    return sorted(root.iterdir(), key=lambda folder: folder.stat().st_mtime) if root.is_dir() else []
+    """Return the folders of sweeps, in the order in which they began."""
+    folders = [path for path in root.iterdir() if path.is_dir()] if root.is_dir() else []
+    return sorted(folders, key=_began_ns)
+
+
+def _began_ns(folder: Path) -> int:
+    plan = folder / PLAN  # the folder itself changes with `table`
+    return (plan if plan.exists() else folder).stat().st_mtime_ns
 
 
 def wandb_sweep(overrides: Sequence[str]) -> dict[str, Any]:

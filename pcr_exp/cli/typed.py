@@ -5,8 +5,9 @@ from __future__ import annotations
 import copy
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields
+from difflib import get_close_matches
 from typing import Any
 
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -14,6 +15,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 
 from pcr_exp.config.commands import TrainConfig
+from pcr_exp.config.components import option_names
 from pcr_exp.config.compose import composed
 from pcr_exp.config.credentials import credential_variables
 from pcr_exp.config.dataset import DatasetConfig
@@ -45,11 +47,42 @@ def check_overrides(overrides: Sequence[str], *, sweeps: bool) -> None:
                     f"in quotes: {quoted}"
                 ) from error
             raise ConfigError(f"{text}: Hydra cannot read this ({reason}).") from error
+        if not parsed.is_sweep_override():
+            _require_option(text, parsed.value())
         if parsed.is_sweep_override() and not sweeps:
             raise ConfigError(
                 f"{text}: a comma separates the values of a sweep, which needs -m. Write a list as "
                 f"{key}=[a,b], and a value with a comma as {quote(key, value)}"
             )
+
+
+def _require_option(text: str, value: object) -> None:
+    """Raise ConfigError for a group's option that is no name: Hydra would fail without a word for users."""
+    group = text.partition("=")[0].lstrip("+~")
+    options = option_names(group)
+    if options and not isinstance(value, str | list):
+        named = f"group_{value}" if f"group_{value}" in options else ""
+        raise ConfigError(
+            f"{text}: wanted an option of {group}, which are {', '.join(options)}."
+            + (f" Did you mean {group}={named}?" if named else "")
+        )
+
+
+def unknown_keys(overrides: Sequence[str], known: Collection[str]) -> list[str]:
+    """Return advice for each override of a setting that does not exist: the most similar one that does."""
+    advice = []
+    for text in overrides:
+        key, given, _ = text.partition("=")
+        if (
+            not given
+            or key.startswith(("+", "~", "hydra"))
+            or any(f"{key}.".startswith(f"{k}.") for k in known)
+        ):
+            continue
+        similar = get_close_matches(key, known, 1)
+        meant = f"Did you mean {similar[0]}?" if similar else "--help lists all settings."
+        advice.append(f"{key}: there is no such setting. {meant}")
+    return advice
 
 
 def _refuse_secret(override: str) -> None:

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pcr_exp.errors import ConfigError
+from pcr_exp.places import CONFIGS
 
 ENTRY_POINTS = "pcr_exp.components"
 OURS = (
@@ -158,6 +159,12 @@ def config_folders() -> list[Path]:
     """Return the `configs` folders of users' packages, for Hydra's search path."""
     roots = [Path(root) for package in _packages for root in getattr(sys.modules[package], "__path__", [])]
     return [root / "configs" for root in roots if (root / "configs").is_dir()]
+
+
+def option_names(group: str) -> list[str]:
+    """Return the names of a group's YAML files, ours and users', sorted; empty if there is no such group."""
+    folders = [root / group for root in (CONFIGS, *config_folders())]
+    return sorted({path.stem for folder in folders for path in folder.glob("*.yaml")}) if group else []
 
 
 def _matching(group: str, settings: Any) -> dict[str, Component]:

@@ -11,7 +11,7 @@ import torch
 
 from pcr_exp.config.components import schemas
 from pcr_exp.config.describe import scan_label
-from pcr_exp.config.measuring import DEFAULT_MODEL, EvaluateConfig
+from pcr_exp.config.measuring import ALL, DEFAULT_MODEL, EvaluateConfig
 from pcr_exp.config.training import ModelConfig
 from pcr_exp.errors import ConfigError, RunError
 from pcr_exp.measuring.evaluation import Trained
@@ -77,16 +77,19 @@ class FinishedRun:
 def find_runs(folders: Sequence[str]) -> list[FinishedRun]:
     """Return the finished runs among these folders and, sorted by name, those directly inside the others.
 
+    A run that is named twice counts once.
+
     Raises:
         RunError: there is none, or one is damaged.
         ConfigError: their models or the sizes of their evaluation images differ.
     """
-    found = []
+    found: list[FinishedRun] = []
     for folder in map(Path, folders):
         inside = sorted(folder.iterdir()) if folder.is_dir() else []
         for path in [folder] if (folder / "config.yaml").exists() else inside:
             directory = RunDirectory(path)
-            if directory.config_path.exists() and directory.status == "finished":
+            is_new = path.resolve() not in {run.directory.path.resolve() for run in found}
+            if is_new and directory.config_path.exists() and directory.status == "finished":
                 found.append(FinishedRun(directory, directory.config()))
     if not found:
         raise RunError(
@@ -135,9 +138,15 @@ def check_asked(config: EvaluateConfig, runs: Sequence[FinishedRun]) -> None:
         }
         if config.classes is not None:
             del pairs["dataset.label"]  # other photographs may name their label differently
+        elif config.split != ALL:  # in another split of the dataset are images that the run was trained on
+            of_split = ("num_folds", "fold") if dataset.get("num_folds") else ("num_folds", "val_fraction")
+            for key in (*of_split, "split_seed"):
+                if key in dataset and hasattr(config.dataset, key):
+                    pairs[f"dataset.{key}"] = (dataset[key], getattr(config.dataset, key))
         for key, (trained, asked) in pairs.items():
             if trained != asked:
-                raise _another(key, asked, run, trained, f"Give {key}={trained}")
+                remedy = f"Give {key}={'null' if trained is None else trained}"
+                raise _another(key, asked, run, trained, remedy)
 
 
 def _another(key: str, asked: object, run: FinishedRun, trained: object, remedy: str) -> ConfigError:

@@ -64,7 +64,7 @@ def test_a_group_is_compared_by_name_and_by_what_else_differs(runs: list[Run]) -
         for name, model in (("none", "exact"), ("error_bounded", "exact"), ("error_bounded", "paper"))
     ]
     changed = [
-        replace(run, config={**run.config, "activations": mode})
+        replace(run, config={**runs[0].config, "activations": mode})
         for mode, run in zip(modes, [runs[0], runs[0], runs[2]], strict=True)
     ]
     table = compare_setting(run_frame(changed), "activations", "none")
@@ -91,6 +91,17 @@ def test_runs_that_differ_in_something_else_are_refused(runs: list[Run]) -> None
     with pytest.raises(RunError, match=r"runs also differ in other settings: .* a folder of their own"):
         other = {**runs[0].config, "training": {**runs[0].config["training"], "epochs": 7}}
         compare_setting(run_frame([*runs, replace(runs[0], config=other)]), "loader.decode", "libjpeg")
+
+
+def test_values_that_differ_in_something_else_as_well_are_refused(runs: list[Run]) -> None:
+    """Each value and seed is there once, but the effect may be that of the other setting."""
+
+    def longer(run: Run) -> Run:
+        return replace(run, config={**run.config, "training": {**run.config["training"], "epochs": 7}})
+
+    both = [longer(run) if run.config["loader"]["decode"] == "scaled" else run for run in runs]
+    with pytest.raises(RunError, match=r"runs also differ in other settings: .*-libjpeg, .*-scaled"):
+        compare_setting(run_frame(both), "loader.decode", "libjpeg")
 
 
 def test_a_run_made_again_with_other_workers_counts_once(runs: list[Run]) -> None:

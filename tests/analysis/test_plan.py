@@ -140,6 +140,7 @@ def test_dollars_follow_from_the_bytes_and_requests_of_an_epoch() -> None:
     assert predictions["dollars_to_accuracy"][0] == pytest.approx(90 * 37.8)
     assert predictions["dollars_to_accuracy"].isna().tolist() == [False, True, True]
     assert epoch_traffic(11, 10, 3.0) == (33, 2), "the last record is a request too"
+    assert epoch_traffic(15, 15 / 13, 1.0) == (15, 13), "which is the mean of 13 records"
 
 
 def test_costs_are_shown_only_where_something_is_billed(tmp_path: Path) -> None:

@@ -101,12 +101,15 @@ def test_the_interval_is_named_with_its_degrees_of_freedom() -> None:
         {
             "difference_interval": [SEEDS_ALONE, "t over seeds and images", "t over seeds and images", ""],
             "difference_freedom": [2.0, 11.27, 40.5, math.nan],
+            "difference_n": [3, 3, 5, 1],
         }
     )
     assert describe_interval(rows) == (
         "t over seeds alone, 2 degrees of freedom / t over seeds and images, 11.3 to 40.5 degrees of freedom"
     )
     assert describe_interval(rows.iloc[3:]) == "none: n = 1"
+    baseline = rows.iloc[3:].assign(difference_n=0)
+    assert describe_interval(baseline) == "none: nothing to compare with"
 
 
 def test_a_fold_is_a_repeat_as_a_seed_is() -> None:

@@ -142,6 +142,7 @@ def test_fresh_weights_are_nothing_to_evaluate(place: Path, tmp_path: Path) -> N
             "loader.antialias=false",
             "loader.antialias=False: the run photos-.* had True. Give loader.antialias=T",
         ),
+        ("dataset.num_folds=3", "dataset.num_folds=3: the run .* had None. Give dataset.num_folds=null"),
         (
             "dataset.augment.eval_crop_fraction=1",
             "eval_crop_fraction=1.0: the run .* had 0.5. Give dataset.augment.eval_crop_fraction=0.5",
@@ -155,6 +156,25 @@ def test_runs_of_something_else_are_refused_before_anything_is_encoded(
     with pytest.raises(ConfigError, match=message):
         evaluate(asked(place, tmp_path, *given))
     assert not (tmp_path / "records").exists()
+
+
+def test_a_run_of_another_fold_is_refused_as_it_was_trained_on_these_images(
+    place: Path, tmp_path: Path
+) -> None:
+    run = next((place / "runs").glob("photos-*"))
+    shutil.copytree(run, tmp_path / run.name)
+    settings = yaml.safe_load((run / "config.yaml").read_text())
+    settings["dataset"] |= {"num_folds": 3, "fold": 1}
+    (tmp_path / run.name / "config.yaml").write_text(yaml.safe_dump(settings))
+    given = [f"runs=[{tmp_path}]", "dataset.num_folds=3"]
+    with pytest.raises(ConfigError, match=r"dataset\.fold=None: the run .* had 1\. Give dataset\.fold=1"):
+        evaluate(asked(place, tmp_path / "out", *given))
+
+
+def test_a_run_that_is_named_twice_counts_once(place: Path) -> None:
+    runs = sorted((place / "runs").glob("photos-*"))
+    found = find_runs([str(place / "runs"), str(runs[0]), f"{runs[1]}/../{runs[1].name}"])
+    assert [run.directory.path for run in found] == runs
 
 
 def test_runs_that_differ_are_refused(place: Path, tmp_path: Path) -> None:

@@ -65,6 +65,7 @@ def task(config: FiguresConfig) -> str:
         ("out=interrupted", 130, "interrupted; run the same command again to continue"),
         ("out=one,two", 1, "which needs -m"),
         ("target=high", 1, "target"),
+        ("runs_rot=here", 1, "error: runs_rot: there is no such setting. Did you mean runs_root?"),
     ],
 )
 def test_a_command_ends_with_a_status_and_a_word(

@@ -7,7 +7,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pcr_exp.cli.typed import check_overrides, quote
+from pcr_exp.cli.typed import check_overrides, quote, unknown_keys
 from pcr_exp.errors import ConfigError
 
 
@@ -52,6 +52,38 @@ def test_a_secret_is_refused_before_a_sweep_or_a_run_writes_it_down(typed: str, 
         check_overrides(["seed=1", typed], sweeps=True)
     assert "Xy1" not in str(raised.value)
     check_overrides(["model.api_token='${oc.env:NAME}'", "+a.b={skip_signature:true}"], sweeps=True)
+
+
+@pytest.mark.parametrize(
+    ("typed", "told"),
+    [
+        ("scan=2", r"scan=2: wanted an option of scan, which are .*\. Did you mean scan=group_2\?$"),
+        ("storage=5", r"storage=5: wanted an option of storage, which are [a-z0-9_, ]*\.$"),
+        ("training=null", "training=null: wanted an option of training, which are"),
+    ],
+)
+def test_a_number_is_no_option_of_a_group(typed: str, told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        check_overrides([typed], sweeps=False)
+    check_overrides(["scan=group_2", "scan.group=2"], sweeps=False)
+
+
+def test_the_most_similar_setting_is_named() -> None:
+    known = ["scan", "scan.group", "training.epochs", "records.storage_options"]
+    given = [
+        "training.epoch=2",
+        "scna=group_2",
+        "a=1",
+        "records.storage_options.x=1",
+        "+b=1",
+        "~scan",
+        "scan.group=1",
+    ]
+    assert unknown_keys(given, known) == [
+        "training.epoch: there is no such setting. Did you mean training.epochs?",
+        "scna: there is no such setting. Did you mean scan?",
+        "a: there is no such setting. --help lists all settings.",
+    ]
 
 
 def test_what_can_be_read_is_left_alone() -> None:

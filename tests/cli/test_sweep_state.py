@@ -280,6 +280,52 @@ def test_a_job_of_this_machine_is_asked_to_end(
     assert processes[1].poll() is None
 
 
+def test_with_the_command_of_a_sweep_end_its_waiting_jobs(
+    tmp_path: Path, hold_job: Callable[[int | None], subprocess.Popen[str]], capsys: Output
+) -> None:
+    write_plan(tmp_path, [PlannedJob(number, [f"seed={number}"]) for number in range(3)])
+    write_outcome(tmp_path, 0, Outcome("seed=0", BEGUN))
+    command = hold_job(None)
+    running = hold_job(0)
+    for lock in (sweep_lock(tmp_path), job_lock(tmp_path, 0)):  # here, both are of one process
+        holder = {"pid": command.pid, "host": os.uname().nodename}
+        lock.with_name(lock.name + HOLDER_SUFFIX).write_text(json.dumps(holder))
+    with pytest.raises(SystemExit, match="0"):
+        main(["stop", str(tmp_path)])
+    said = capsys.readouterr()
+    assert "3 of 3 jobs asked to end" in said.out and said.err == ""
+    assert command.wait(10) == -signal.SIGTERM and running.poll() is None
+
+
+def test_the_last_sweep_is_the_one_that_began_last(tmp_path: Path, capsys: Output) -> None:
+    for number, name in enumerate(("new", "old")):
+        write_plan(tmp_path / name, [PlannedJob(0, [f"seed={name}"])])
+        os.utime(tmp_path / name / "sweep.json", (1e9 - number, 1e9 - number))
+    (tmp_path / "notes.txt").touch()
+    with pytest.raises(SystemExit):
+        main(["table", "old", "--root", str(tmp_path)])
+    with pytest.raises(SystemExit):
+        main(["status", "last", "--root", str(tmp_path)])
+    assert "seed=new" in capsys.readouterr().out.split("table.csv")[-1]
+    main(["status", "--root", str(tmp_path)])
+    assert [line.split(":")[0] for line in capsys.readouterr().out.splitlines()] == ["old", "new"]
+
+
+def test_a_folder_of_something_else_and_a_damaged_plan_are_named(tmp_path: Path, capsys: Output) -> None:
+    (tmp_path / "other").mkdir()
+    with pytest.raises(SystemExit, match="1"):
+        main(["wait", str(tmp_path / "other")])
+    assert (
+        "other lists no job of a sweep: none has begun yet, or it is another folder"
+        in capsys.readouterr().err
+    )
+    (tmp_path / "other" / "sweep.json").write_text("[{")
+    for name in ([], ["other"]):
+        with pytest.raises(SystemExit, match="1"):
+            main(["status", *name, "--root", str(tmp_path)])
+        assert "sweep.json, which lists the sweep's jobs, is damaged (" in capsys.readouterr().err
+
+
 def test_a_command_that_fails_is_an_error_and_one_under_way_is_ended(tmp_path: Path) -> None:
     log = tmp_path / "log.txt"
     fails = JobCommand([sys.executable, "-c", "print(1 / 0)"], str(tmp_path), {}, str(log))
