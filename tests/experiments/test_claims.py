@@ -197,10 +197,11 @@ def test_the_hardware_of_every_table_that_was_read_is_named(tmp_path: Path) -> N
 
 def test_the_hardware_of_runs_in_another_folder_is_named() -> None:
     committed = Committed(RESULTS)
-    committed.runs("gradients")
-    assert committed.hardware("gradients/gradients.csv") == "AMD EPYC, 2 cores"
-    committed.runs("gradients_resnet18")
-    assert committed.hardware("gradients/gradients.csv").startswith("AMD EPYC, 2 cores / Intel(R) Xeon(R)")
+    file = "finetuning/cars/summary.csv"
+    committed.runs("finetuning/cars")
+    assert committed.hardware(file) == "AMD EPYC, 2 cores, shared with others"
+    committed.runs("finetuning/ham10000_folds")
+    assert committed.hardware(file).startswith("AMD EPYC, 2 cores, shared with others / Intel(R) Xeon(R)")
 
 
 def test_the_hardware_of_a_folder_s_own_runs_is_named_where_its_tables_have_none() -> None:
