@@ -79,10 +79,14 @@ def network_name(bandwidth_mbit_per_s: float, latency_ms: float = 0) -> str:
     return f"{rate}, {latency_ms:g} ms" if latency_ms else rate
 
 
-def gradient_panels(table: pd.DataFrame) -> Iterator[tuple[str, str, pd.DataFrame]]:
-    """Yield (title, subtitle, rows) of each group of comparable runs in a table with PANEL_KEYS and `n`."""
-    for title, group, rows in per_setting(table, PANEL_KEYS):
-        yield title, f"{group['world_size']} processes, n = {span(rows['n'])}", rows
+def gradient_panels(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Yield (title, rows) of each group of comparable runs in a table with PANEL_KEYS."""
+    for title, _, rows in per_setting(table, PANEL_KEYS):
+        yield title, rows
+
+
+def _subtitle(rows: pd.DataFrame) -> str:
+    return f"{rows['world_size'].iloc[0]} processes, n = {span(rows['n'])}"
 
 
 def gradient_links(table: pd.DataFrame) -> Iterator[tuple[str, str, str, pd.DataFrame]]:
@@ -91,13 +95,13 @@ def gradient_links(table: pd.DataFrame) -> Iterator[tuple[str, str, str, pd.Data
     A link's name includes the epochs if it has runs of several lengths.
     """
     of_link = [key for key in SERIES_KEYS if key not in ("epochs", "codec")]
-    for title, subtitle, rows in gradient_panels(table):
+    for title, rows in gradient_panels(table):
         for _, on_link in in_order(rows).groupby(of_link, sort=True):
             for epochs, alike in on_link.groupby("epochs", sort=True):
                 first = alike.iloc[0]
                 link = network_name(first["bandwidth_mbit_per_s"], first["latency_ms"])
                 length = "" if len(alike) == len(on_link) else f", {epochs} epochs"
-                yield title, subtitle, f"{link}, {first['mode']}{length}", alike
+                yield title, _subtitle(alike), f"{link}, {first['mode']}{length}", alike
 
 
 _TICKS = [0.1, 0.2, 0.5, 1, 1.6, 3, 5, 10]
@@ -157,7 +161,7 @@ def draw_speedups(table: pd.DataFrame) -> Figure:
     `none` was not run, and 3LC without zero-run encoding, which has its own figure.
     """
     found = table[table["speedup"].notna() & ~((table["codec_name"] == "threelc") & (table["zero_run"] == 0))]
-    tasks = [(title, rows, list(gradient_links(rows))) for title, _, rows in gradient_panels(found)]
+    tasks = [(title, rows, list(gradient_links(rows))) for title, rows in gradient_panels(found)]
     num_columns = 1 + max(len(links) for *_, links in tasks)
     heights = [1.5 + 0.24 * rows["codec"].nunique() for _, rows, _ in tasks]
     with style():
@@ -229,8 +233,8 @@ def draw_traffic_by_sparsity(traffic: pd.DataFrame) -> Figure:
     float32, and framing.
     """
     groups = [
-        (title, f"{mode}, {updates:,} updates, {subtitle}", alike)
-        for title, subtitle, rows in gradient_panels(traffic)
+        (title, f"{mode}, {updates:,} updates, {_subtitle(alike)}", alike)
+        for title, rows in gradient_panels(traffic)
         for (mode, updates), alike in rows.groupby(["mode", "updates"], sort=True)
     ]
     return draw_panels(groups, _draw_traffic)
@@ -267,8 +271,8 @@ def draw_bits_over_training(curves: pd.DataFrame) -> Figure:
     Dashed: 1.6 bits, or five values per byte, the size without zero-run encoding.
     """
     groups = [
-        (f"{title}, {direction}, {mode}", subtitle, alike)
-        for title, subtitle, rows in gradient_panels(curves)
+        (f"{title}, {direction}, {mode}", _subtitle(alike), alike)
+        for title, rows in gradient_panels(curves)
         for mode in ("server", "ddp")
         for direction in DIRECTIONS
         if len(alike := rows[(rows["mode"] == mode) & (rows["direction"] == direction)])

@@ -224,6 +224,12 @@ def test_many_cases_are_a_range_in_the_short_table(tmp_path: Path) -> None:
         assert words in short_table(claims_frame([("A", claims)], Committed(tmp_path)), {"n": "e"})
 
 
+def test_the_short_table_says_which_numbers_are_older(tmp_path: Path) -> None:
+    write(tmp_path / "numerics.csv", NUMERICS_CSV)
+    write(tmp_path / "set" / "table.csv", "x,hardware\n2.5,CPU\n2.6,CPU\n2.5,CPU\n")
+    assert "(NUMERICS 1) |" in short_table(claims_frame([("A", [claim()])], Committed(tmp_path)), {"n": "e"})
+
+
 def claim(**more: Any) -> Claim:
     settings: dict[str, Any] = {
         "name": "n",
