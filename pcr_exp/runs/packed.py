@@ -36,6 +36,8 @@ from pcr_exp.system.columns import Column
 from pcr_exp.training.columns import COLUMNS, with_declared
 
 RUNS_FILE, ROWS_FILE = "runs.json.gz", "rows.csv.gz"
+_PLAIN_RUNS_FILE = "runs.json"
+"""The same, not compressed, in sets of 0.2.0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,7 @@ class PackedRun:
 
 def is_packed(folder: Path) -> bool:
     """Return whether a folder holds a packed set."""
-    return (folder / RUNS_FILE).exists()
+    return any((folder / name).exists() for name in (RUNS_FILE, _PLAIN_RUNS_FILE))
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +108,7 @@ def pack_runs(
         for run_id, entry in entries.items()
     ]
     write_atomic(out / RUNS_FILE, [_compressed("{\n" + ",\n".join(lines) + "\n}\n")])
+    (out / _PLAIN_RUNS_FILE).unlink(missing_ok=True)  # of the set that this one replaces
     return ids
 
 
@@ -114,7 +117,8 @@ def _compressed(text: str) -> bytes:
 
 
 def _text(path: Path) -> str:
-    return gzip.decompress(path.read_bytes()).decode()
+    content = path.read_bytes()
+    return (gzip.decompress(content) if path.suffix == ".gz" else content).decode()
 
 
 def _finished(runs_root: Path) -> dict[str, _Raw]:
@@ -168,7 +172,8 @@ def read_packed(folder: Path) -> list[PackedRun]:
 
 
 def _read_raw(folder: Path) -> dict[str, _Raw]:
-    runs_path, rows_path = folder / RUNS_FILE, folder / ROWS_FILE
+    is_plain = (folder / _PLAIN_RUNS_FILE).exists() and not (folder / RUNS_FILE).exists()
+    runs_path, rows_path = folder / (_PLAIN_RUNS_FILE if is_plain else RUNS_FILE), folder / ROWS_FILE
     try:
         runs = json.loads(_text(runs_path))
         entries = {

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -162,6 +163,22 @@ def test_runs_are_added_to_a_set(runs_root: Path, tmp_path: Path) -> None:
     pack_runs(tmp_path / "at once", out)
     assert (out / RUNS_FILE).read_bytes() == (tmp_path / "at once" / RUNS_FILE).read_bytes()
     assert unfinished.exists()
+
+
+def test_a_set_of_0_2_0_is_read_and_added_to(runs_root: Path, tmp_path: Path) -> None:
+    """Its manifests were not compressed."""
+    first, *_ = sorted(runs_root.iterdir())
+    pack_runs(runs_root, tmp_path / "at once")
+    (tmp_path / "part").mkdir()
+    shutil.copytree(first, tmp_path / "part" / first.name)
+    out = tmp_path / "old"
+    pack_runs(tmp_path / "part", out)
+    (out / "runs.json").write_text(text_of(out / RUNS_FILE))
+    (out / RUNS_FILE).unlink()
+    assert read_runs(out) == read_runs(tmp_path / "part")
+    pack_runs(tmp_path / "at once", out, add=True)
+    assert read_runs(out) == read_runs(tmp_path / "at once")
+    assert sorted(path.name for path in out.iterdir()) == [ROWS_FILE, RUNS_FILE]
 
 
 def test_no_run_takes_the_place_of_another_of_its_id(runs_root: Path, tmp_path: Path) -> None:
