@@ -75,7 +75,7 @@ def _create_locked(path: Path) -> int | None:
         descriptor = os.open(path, _NEW_FILE, 0o666)
     except FileExistsError:
         return None
-    if _is_ours(descriptor, path):
+    if _lock_named(descriptor, path):
         return descriptor
     os.close(descriptor)
     return None
@@ -91,13 +91,13 @@ def _remove_left(path: Path) -> None:
         path.unlink(missing_ok=True)
         return
     try:
-        if _is_ours(descriptor, path):
+        if _lock_named(descriptor, path):
             path.unlink()
     finally:
         os.close(descriptor)
 
 
-def _is_ours(descriptor: int, path: Path) -> bool:
+def _lock_named(descriptor: int, path: Path) -> bool:
     """Lock an open file, and return whether it still has this name: its last writer may have renamed it."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

@@ -94,7 +94,7 @@ def test_runs_that_differ_in_something_else_are_refused(runs: list[Run]) -> None
 
 
 def test_values_that_differ_in_something_else_as_well_are_refused(runs: list[Run]) -> None:
-    """Each value and seed is there once, but the effect may be that of the other setting."""
+    """Each value and seed is there once, but the other setting may cause the effect."""
 
     def longer(run: Run) -> Run:
         return replace(run, config={**run.config, "training": {**run.config["training"], "epochs": 7}})
