@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 HTTP_AUTHORIZATION = "PCR_EXP_HTTP_AUTHORIZATION"
 """Environment variable with the `Authorization` header of requests to http:// and https://."""
 
@@ -21,6 +23,13 @@ def credential_variables(address: str = "") -> str:
     scheme = address.partition("://")[0]
     known = _VARIABLES.get(_SAME.get(scheme, scheme))
     return known or "; ".join(f"{name}://: {variables}" for name, variables in _VARIABLES.items())
+
+
+def is_unsigned(address: str) -> bool:
+    """Whether the environment says that requests to an object store go without credentials."""
+    scheme = address.partition("://")[0]
+    said = os.environ.get(_PUBLIC.get(_SAME.get(scheme, scheme), ""), "")
+    return said.lower() in ("true", "1")
 
 
 def how_to_give_credentials(address: str) -> str:

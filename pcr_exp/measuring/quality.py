@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product
@@ -55,11 +56,15 @@ def measure_quality(
         return _measure_image(*image, groups, num_groups, max_pixels)
 
     rows: list[dict] = []
+    done = 0
+    images = chosen_images(records, total)
     pool = ThreadPoolExecutor(num_workers, initializer=torch.set_num_threads, initargs=(1,))
     try:
-        for done, found in enumerate(pool.map(work, chosen_images(records, total)), start=1):
-            rows += found
-            progress(done, total)
+        while some := list(itertools.islice(images, 4 * num_workers)):  # `map` reads all that it is given
+            for found in pool.map(work, some):
+                rows += found
+                done += 1
+                progress(done, total)
     finally:
         pool.shutdown(cancel_futures=True)
     return pd.DataFrame(rows, columns=QUALITY_COLUMNS)

@@ -133,6 +133,7 @@ class DiskCache:
         prefix = stored[_CHECKSUM_BYTES:]
         if stored[:_CHECKSUM_BYTES] != xxhash.xxh3_64_digest(prefix):
             log.warning("%s is damaged, so its bytes are read from storage again", self._file(path))
+            self.forget(path)
             return b""
         return prefix
 

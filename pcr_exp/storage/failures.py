@@ -53,6 +53,14 @@ def unknown_name(where: str) -> StorageError:
     return StorageError(f"{where} cannot be read: its server name does not resolve (DNS). {_CHECK}.")
 
 
+def untrusted(where: str) -> StorageError:
+    """Error for a TLS certificate of an unknown authority, such as that of a company's proxy."""
+    return StorageError(
+        f"{where} cannot be read: its TLS certificate is not trusted. {_CHECK}, and that this machine knows "
+        "the authority that signed the certificate."
+    )
+
+
 def nobody_listens(where: str, often: str = "") -> StorageError:
     """Error for a closed port of a reachable machine."""
     return StorageError(

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import os
 import re
+import socket
+import ssl
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
@@ -213,14 +215,17 @@ class HubStorage(WritableStorage):
         known = self._locations.get(path)
         if known is not None:
             try:
-                return self._receive(known, path, offset, length)
+                return self._receive(known, path, offset, length, signed=True)
             except AnsweredError as error:
                 if error.status not in _EXPIRED:
                     raise
                 self._locations.pop(path, None)
         return self._receive(self._resolves + quote(self._folder + path), path, offset, length)
 
-    def _receive(self, address: str, path: str, offset: int, length: int) -> tuple[bytes, int]:
+    def _receive(
+        self, address: str, path: str, offset: int, length: int, *, signed: bool = False
+    ) -> tuple[bytes, int]:
+        """Read from the Hub or, if `signed`, from an address that it gave before, whose ETags are others."""
         from huggingface_hub import get_session
 
         where, tag = f"{self.url}/{path}", None
@@ -252,7 +257,7 @@ class HubStorage(WritableStorage):
                 raise ConnectionError(
                     f"the answer ended after {len(data)} of {min(length, size - offset)} bytes"
                 )
-            self._tags.require_same(where, tag or (told.get("ETag") if path not in self._locations else None))
+            self._tags.require_same(where, tag or (None if signed else told.get("ETag")))
             if tag is not None:
                 self._locations[path] = address
             return data, size
@@ -292,6 +297,10 @@ class HubStorage(WritableStorage):
         if status in (401, 403):
             return failures.refused(where, status)
         names = _names(reason)
+        if _is_untrusted(reason):
+            return failures.untrusted(where)
+        if _is_unknown_name(reason):
+            return failures.unknown_name(where)
         if "ConnectError" in names:
             return failures.nobody_listens(where, often)
         if names & {"TimeoutException", "TimeoutError"}:
@@ -343,7 +352,24 @@ def _is_passing(error: BaseException) -> bool:
         return is_passing_status(status)
     names = _names(error)
     lasts = names & {"StorageError", "OfflineModeIsEnabled", "UnsupportedProtocol"}
+    lasts = lasts or _is_untrusted(error) or _is_unknown_name(error)
     return not lasts and bool(names & {"TransportError", "ConnectionError", "TimeoutError"})
+
+
+def _is_untrusted(error: BaseException) -> bool:
+    return any(isinstance(cause, ssl.SSLCertVerificationError) for cause in _causes(error))
+
+
+def _is_unknown_name(error: BaseException) -> bool:
+    """Whether DNS does not know the server's name (and not just temporarily)."""
+    names = [cause for cause in _causes(error) if isinstance(cause, socket.gaierror)]
+    return any(name.errno != socket.EAI_AGAIN for name in names)
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
 
 
 def _is_refusal(error: BaseException) -> bool:

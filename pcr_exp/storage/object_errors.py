@@ -21,6 +21,8 @@ _CREDENTIALS = re.compile(
     r"169\.254\.\d+\.\d+|/latest/(?:api/token|meta-data)|computeMetadata|metadata/identity|token request"
 )
 """Addresses where the client looks for credentials that neither the environment nor a setting has."""
+_UNTRUSTED = "InvalidCertificate"
+_NEEDS_HTTPS = "BadScheme"
 _REFUSED = ("ConnectionRefused", "NetworkUnreachable", "HostUnreachable", "dns error")
 
 
@@ -39,7 +41,8 @@ def is_passing(error: BaseException) -> bool:
     if status is not None:
         return is_passing_status(status)
     text = str(error)
-    lasts = _NO_RANGES in text or _SENT_AROUND in text or _NO_LENGTH in text or _OTHER_RANGE.search(text)
+    signs = (_NO_RANGES, _SENT_AROUND, _NO_LENGTH, _UNTRUSTED, _NEEDS_HTTPS)
+    lasts = any(sign in text for sign in signs) or _OTHER_RANGE.search(text)
     return not lasts and not is_unknown_name(error) and "HTTP error" in text
 
 
@@ -102,6 +105,8 @@ def explained(where: str, error: Exception) -> StorageError:
         return failures.no_length(where)
     if is_unknown_name(reason):
         return failures.unknown_name(where)
+    if _UNTRUSTED in text:
+        return failures.untrusted(where)
     if "ConnectionRefused" in text:
         return failures.nobody_listens(where, often)
     if "TimedOut" in text:

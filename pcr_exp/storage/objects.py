@@ -30,6 +30,22 @@ _NO_LIMIT = timedelta(days=30)
 _PART_BYTES = 16 * 2**20
 """Larger files are uploaded in parts of this size, several at a time."""
 _RANGE_NOT_SATISFIABLE = 416
+_ENDPOINTS = (
+    "AWS_ENDPOINT_URL_S3",
+    "AWS_ENDPOINT_URL",
+    "AWS_ENDPOINT",
+    "AZURE_STORAGE_ENDPOINT",
+    "AZURE_ENDPOINT",
+)
+"""Environment variables with the address of a server; over http:// if it says so."""
+_OF_CLIENT = {
+    "allow_http",
+    "allow_invalid_certificates",
+    "proxy_url",
+    "proxy_ca_certificate",
+    "proxy_excludes",
+}
+"""Options of the client that connects, whatever the store."""
 
 _client_process: int | None = None
 """The process in which obstore's threads were started; they do not survive a fork."""
@@ -64,25 +80,32 @@ class ObjectStorage(WritableStorage):
                 "`pip install 'pcr-exp[remote]'` installs it."
             ) from error
         settings = dict(options or {})
-        endpoint = str(settings.get("endpoint") or os.environ.get("AWS_ENDPOINT_URL") or "")
+        addresses = [self.url, *(str(value) for name, value in settings.items() if "endpoint" in name)]
+        addresses += [os.environ.get(name, "") for name in _ENDPOINTS]
         if self.url.startswith("gs://") and (emulator := os.environ.get("STORAGE_EMULATOR_HOST")):
             endpoint = emulator if "://" in emulator else f"http://{emulator}"
+            addresses.append(endpoint)
             settings.setdefault("service_account_key", _key_of_emulator(endpoint))
-        client = {
+        client: dict[str, Any] = {
             "connect_timeout": timedelta(seconds=CONNECT_TIMEOUT_S),
             "read_timeout": timedelta(seconds=SILENCE_TIMEOUT_S),
             # A request that brings bytes may take as long as it needs.
             "timeout": _NO_LIMIT,
-            "allow_http": f"{endpoint}{self.url}".startswith("http://"),
             "default_headers": request_headers(self.url),
         }
+        if any(address.startswith("http://") for address in addresses):
+            client["allow_http"] = True  # else as AWS_ALLOW_HTTP and the like say
+        client |= {name: settings.pop(name) for name in _OF_CLIENT & settings.keys()}
         config: dict[str, Any] = {} if self.url.startswith("http") else {"config": settings}
         try:
             open_store: Callable[..., ObjectStore] = from_url  # its options depend on the scheme
             self._store = open_store(
                 self.url, **config, client_options=client, retry_config={"max_retries": 0}
             )
-        except Exception as error:  # the library's own, with no common base
+        # The library's own, with no common base. It panics at options that it does not expect.
+        except BaseException as error:
+            if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+                raise
             remedy = f" {how_to_give_credentials(url)}" if "Account must be specified" in str(error) else ""
             raise StorageError(
                 f"{url} cannot be opened: {object_errors.first_line(error)}.{remedy}"
@@ -207,10 +230,7 @@ class ObjectStorage(WritableStorage):
     def _ask(self, attempt: Callable[[], Answer], path: str) -> Answer:
         global _client_process
         if not usable():
-            raise StorageError(
-                f"{self.url}: this process was forked from one that reads from an object store, whose client "
-                "does not survive a fork. Start worker processes with multiprocessing_context='forkserver'."
-            )
+            raise forked(self.url)
         _client_process = os.getpid()
         where = f"{self.url}/{path}"
         try:
@@ -263,6 +283,14 @@ def _received(answer: GetResult, where: str, length: int, *, at_start: bool = Fa
 def usable() -> bool:
     """Whether this process may use obstore, as no process that it was forked from has used it."""
     return _client_process in (None, os.getpid())
+
+
+def forked(url: str) -> StorageError:
+    """Error for a process that may not use obstore, where no other client can take its place."""
+    return StorageError(
+        f"{url}: this process was forked from one that reads from an object store, whose client "
+        "does not survive a fork. Start worker processes with multiprocessing_context='forkserver'."
+    )
 
 
 def _key_of_emulator(base_url: str) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pcr_exp.config.credentials import is_unsigned
 from pcr_exp.config.loader import ChangingStorageConfig, StorageConfig
 from pcr_exp.config.records import RecordsConfig
 from pcr_exp.errors import StorageError
@@ -16,7 +17,7 @@ from pcr_exp.storage.counters import CountingStorage
 from pcr_exp.storage.hub import SCHEME as HUB
 from pcr_exp.storage.hub import HubStorage
 from pcr_exp.storage.local import LocalStorage
-from pcr_exp.storage.objects import SCHEMES, ObjectStorage, usable
+from pcr_exp.storage.objects import SCHEMES, ObjectStorage, forked, usable
 from pcr_exp.storage.protocol import Storage, Wrapped
 from pcr_exp.storage.remote import FsspecStorage
 from pcr_exp.storage.throttle import ChangingStorage, Throttle, ThrottledStorage
@@ -82,7 +83,8 @@ def open_remote(
     and may be used in this process, else fsspec.
 
     Raises:
-        StorageError: the address cannot be opened, or obstore was requested and does not know its scheme.
+        StorageError: the address cannot be opened, or obstore was requested and does not know its scheme. Or
+            this process was forked from one that used obstore, and fsspec cannot open the address as it did.
     """
     if client == "auto" and url.startswith(HUB):
         if options:
@@ -94,8 +96,15 @@ def open_remote(
             f"{url}: records.storage_client=obstore supports only {', '.join(SCHEMES)}. Set it "
             "to auto or fsspec."
         )
-    if client == "obstore" or (client == "auto" and known and _has_obstore() and usable()):
-        return ObjectStorage(url, options)
+    if client == "obstore" or (client == "auto" and known and _has_obstore()):
+        if client == "obstore" or usable():
+            return ObjectStorage(url, options)
+        if options or is_unsigned(url):
+            raise forked(url)
+        try:
+            return FsspecStorage(url)
+        except StorageError as error:
+            raise forked(url) from error
     return FsspecStorage(url, options)
 
 

@@ -15,12 +15,14 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
+import re
 import resource
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import psutil
@@ -66,7 +68,7 @@ def others_share(before: CpuReading, after: CpuReading) -> float | None:
 
 
 def read_cpu(roots: Sequence[int], groups: Path = Path("/sys/fs/cgroup")) -> CpuReading | None:
-    """Read the kernel's counters; None on systems other than Linux.
+    """Read the kernel's counters; None on systems other than Linux, or if the run's CPUs are not among them.
 
     Args:
         roots: Process ids. These processes and all their descendants are the run's own. An ended process
@@ -75,8 +77,9 @@ def read_cpu(roots: Sequence[int], groups: Path = Path("/sys/fs/cgroup")) -> Cpu
     """
     if not psutil.LINUX:
         return None
-    cpus = psutil.cpu_times(percpu=True)
-    allowed = [cpus[cpu] for cpu in sorted(os.sched_getaffinity(0)) if cpu < len(cpus)]
+    allowed = _own_cpus()
+    if not allowed:
+        return None
     group = _limiting_group(groups)
     return CpuReading(
         own_s=sum(_spent_s(process) for process in _with_children(roots)),
@@ -85,6 +88,18 @@ def read_cpu(roots: Sequence[int], groups: Path = Path("/sys/fs/cgroup")) -> Cpu
         group_s=group[1] if group else None,
         group_share=min(1.0, group[0] / len(allowed)) if group else 1.0,
     )
+
+
+def _own_cpus() -> list[Any]:
+    """Return the counters of the CPUs that this process may use; psutil lists those that are online."""
+    lines = Path(psutil.PROCFS_PATH, "stat").read_text().splitlines()
+    numbers = [int(found[1]) for line in lines if (found := re.match(r"cpu(\d+) ", line))]
+    cpus = dict(zip(numbers, psutil.cpu_times(percpu=True), strict=False))
+    own = os.sched_getaffinity(0)
+    if own <= cpus.keys():
+        return [cpus[cpu] for cpu in sorted(own)]
+    # Containers (lxcfs) show only their own CPUs and number them anew, but not in the affinity.
+    return list(cpus.values()) if len(own) == len(cpus) else []
 
 
 class OthersCpu:

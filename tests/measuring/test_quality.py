@@ -106,6 +106,20 @@ def test_needed_records_are_read_once_and_the_others_not(storage: LocalStorage) 
     assert counting.bytes_read >= records.index.prefix_bytes(0, 10) + records.index.prefix_bytes(2, 10)
 
 
+def test_images_are_not_read_far_ahead(tmp_path: Path) -> None:
+    images = [skimage.data.camera()[i : i + 64, :64] for i in range(12)]
+    counting = CountingStorage(encode(tmp_path, images))
+    records = RecordSet(counting, "pcr")
+    before, read_by_the_first = counting.num_reads, []
+
+    def progress(done: int, _total: int) -> None:
+        if done == 1:
+            read_by_the_first.append(counting.num_reads - before)
+
+    assert len(measure_quality(records, [1], max_images=12, progress=progress)) == 12
+    assert counting.num_reads - before == 4 and read_by_the_first[0] < 4
+
+
 @given(st.integers(1, 5000), st.data())
 def test_chosen_images_are_spread_evenly(num_samples: int, data: st.DataObject) -> None:
     num_chosen = data.draw(st.integers(1, num_samples))

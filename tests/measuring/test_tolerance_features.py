@@ -1,6 +1,8 @@
 """Features: the content of each group, the cache on disk, and images that cannot be decoded."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import cv2
 import numpy as np
@@ -10,11 +12,13 @@ from tolerance_images import GROUPS, SIZE_PX, Seen, backbone, image_files, write
 from torch import nn
 
 from pcr_exp.datasets.sample import Dataset
-from pcr_exp.errors import ConfigError, ImageError
+from pcr_exp.errors import ConfigError, ImageError, RecordError
+from pcr_exp.images import decode as decode_module
 from pcr_exp.images.decode import decode
 from pcr_exp.images.ms_ssim import ms_ssim
 from pcr_exp.images.transcode import to_progressive
 from pcr_exp.measuring.tolerance import features as module
+from pcr_exp.measuring.tolerance import images as image_module
 from pcr_exp.measuring.tolerance.features import extract_features
 from pcr_exp.measuring.tolerance.images import choose_samples, similarity_of_groups
 
@@ -105,6 +109,37 @@ def test_images_that_cannot_be_decoded_are_named(tmp_path: Path) -> None:
     assert found.rejected == {"1.jpg": "zero-byte file"}
     with pytest.raises(ImageError, match=r"none of the 1 images can be decoded\. The first, 1\.jpg: zero"):
         extract_features(image_files(samples[1:2]), backbone(), folder=None)
+
+
+def test_images_that_were_rejected_are_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    samples = write_samples(tmp_path / "images", "colour", 3)
+    with monkeypatch.context() as patched:
+        patched.setattr(image_module, "join_pieces", fail_once(image_module.join_pieces))
+        first = extract_features(image_files(samples), backbone(), folder=tmp_path / "kept")
+    assert first.rejected == {"0.jpg": "not now"}
+    again = extract_features(image_files(samples), backbone(), folder=tmp_path / "kept")
+    assert again.rejected == {} and again.positions.tolist() == [0, 1, 2]
+    few = image_files(samples, max_pixels=SIZE_PX**2 - 1)
+    with pytest.raises(ImageError, match="more than max_pixels"):
+        extract_features(few, backbone(), folder=tmp_path / "kept")
+
+
+def fail_once(function: Callable[..., Any]) -> Callable[..., Any]:
+    failures = [RecordError("not now")]
+
+    def either(*args: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return function(*args)
+
+    return either
+
+
+def test_without_a_transcoder_no_image_is_tried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    samples = write_samples(tmp_path, "colour", 1)
+    monkeypatch.setattr(decode_module, "find_writer", fail_once(lambda _script: None))
+    with pytest.raises(RecordError, match="not now"):
+        image_files(samples)
 
 
 def test_a_network_without_a_linear_layer_is_refused() -> None:

@@ -58,8 +58,10 @@ def write_samples(folder: Path, kind: str, num_images: int = 60) -> list[Sample]
     return samples
 
 
-def image_files(samples: list[Sample], groups: tuple[int, ...] = GROUPS) -> ImageFiles:
+def image_files(
+    samples: list[Sample], groups: tuple[int, ...] = GROUPS, max_pixels: int = 10**6
+) -> ImageFiles:
     """Whole images, not resized."""
     augment = AugmentConfig(eval_crop_fraction=1.0)
     crops = CropSettings(train_px=SIZE_PX, eval_px=SIZE_PX, augment=augment, decode="unsmoothed")
-    return ImageFiles(samples, groups, crops, max_pixels=10**6)
+    return ImageFiles(samples, groups, crops, max_pixels=max_pixels)

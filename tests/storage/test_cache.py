@@ -118,6 +118,17 @@ def test_what_a_crash_leaves_behind_does_no_harm(
     assert reopened.num_bytes == 1000
 
 
+def test_a_damaged_prefix_is_replaced_by_a_sound_one(tmp_path: Path, records: CountingStorage) -> None:
+    cache = DiskCache(tmp_path / "cache", 10_000)
+    storage = CachedStorage(records, cache)
+    storage.read("a.pcr", 0, 1000)
+    file = tmp_path / "cache" / CACHE_FOLDER / "a.pcr.prefix"
+    file.write_bytes(bytes(file.stat().st_size))  # a power cut may keep the size and lose the content
+    for _ in range(3):
+        assert storage.read("a.pcr", 0, 1000) == CONTENT[:1000]
+    assert records.num_reads == 2 and cache.num_bytes == 1000
+
+
 def test_a_killed_process_holds_no_lock(tmp_path: Path) -> None:
     program = f"""
 import os

@@ -93,6 +93,25 @@ def test_what_lasts_is_told_once(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> N
         storage.read("pets/train/a b.pcr", 0, 1)
 
 
+@pytest.mark.usefixtures("hub")
+def test_a_name_that_dns_does_not_know_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", "http://nowhere.invalid")
+    storage = HubStorage(DATASET)
+    with pytest.raises(StorageError, match=r"its server name does not resolve \(DNS\)"):
+        storage.read("pets/train/a b.pcr", 0, 1)
+    assert storage.counts().num_retries == 0
+
+
+@pytest.mark.usefixtures("hub")
+def test_an_address_that_another_thread_finds_expired_may_still_be_read() -> None:
+    """Storage behind the Hub has ETags of its own, which do not mean that the file was replaced."""
+    storage = HubStorage(DATASET)
+    name = "pets/train/a b.pcr"
+    assert storage.read(name, 0, 5) == DATA[:5]
+    address = storage._locations.pop(name)
+    assert storage._receive(address, name, 5, 5, signed=True) == (DATA[5:10], len(DATA))
+
+
 def test_answers_that_are_no_ranges_are_refused(hub: Hub) -> None:
     for answers, message in (
         ("other range", "sent a different range from the one requested"),

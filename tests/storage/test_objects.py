@@ -1,7 +1,9 @@
 """obstore on a server that misbehaves once or always, over S3's protocol and plain HTTP."""
 
 import os
+import shutil
 import socket
+import ssl
 import subprocess
 import sys
 import textwrap
@@ -15,6 +17,7 @@ from storage_http_server import RangeServer, range_server
 from pcr_exp.config.records import RecordsConfig
 from pcr_exp.errors import ConfigError, StorageError
 from pcr_exp.storage import object_errors, objects
+from pcr_exp.storage.hub import HubStorage
 from pcr_exp.storage.local import LocalStorage
 from pcr_exp.storage.objects import ObjectStorage
 from pcr_exp.storage.open import open_remote, open_root
@@ -160,6 +163,74 @@ def test_a_server_that_is_gone_and_one_without_a_name(monkeypatch: pytest.Monkey
     assert unknown.counts().num_retries == 0
 
 
+@pytest.mark.parametrize(
+    ("environment", "options"),
+    [
+        ({"AWS_ENDPOINT_URL": "{url}"}, {}),
+        ({"AWS_ENDPOINT_URL_S3": "{url}"}, {}),
+        ({"AWS_ENDPOINT": "{url}"}, {}),
+        ({"AWS_ENDPOINT": "{url}", "AWS_ALLOW_HTTP": "true"}, {}),
+        ({}, {"endpoint_url": "{url}"}),
+        ({}, {"aws_endpoint": "{url}"}),
+        ({}, {"endpoint": "{url}", "allow_http": True}),
+    ],
+    ids=str,
+)
+def test_a_server_without_tls_is_named_in_each_way_that_the_client_knows(
+    server: RangeServer, monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], options: dict[str, Any]
+) -> None:
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value.format(url=server.url))
+    given = {
+        name: value.format(url=server.url) if isinstance(value, str) else value
+        for name, value in options.items()
+    }
+    storage = ObjectStorage("s3://bucket", {"region": "here", "skip_signature": True, **given})
+    assert storage.read("a.pcr", 3, 9) == CONTENT[3:12]
+
+
+def test_requests_go_through_a_proxy_that_is_named(server: RangeServer) -> None:
+    elsewhere = "http://elsewhere.invalid"
+    options = {"endpoint": elsewhere, "proxy_url": server.url, "region": "here", "skip_signature": True}
+    with pytest.raises(StorageError, match=r"a\.pcr does not exist"):
+        ObjectStorage("s3://bucket", options).read("a.pcr", 0, 1)
+    assert server.requests[0][1] == f"{elsewhere}/bucket/a.pcr"
+
+
+def test_an_address_that_may_not_be_asked_without_tls_is_told_at_once(
+    server: RangeServer,
+) -> None:
+    options = {"endpoint": server.url, "allow_http": False, "region": "here", "skip_signature": True}
+    storage = ObjectStorage("s3://bucket", options)
+    with pytest.raises(StorageError, match=r"a\.pcr cannot be read"):
+        storage.read("a.pcr", 0, 1)
+    assert storage.counts().num_retries == 0
+
+
+def test_options_that_make_the_client_panic_are_named() -> None:
+    with pytest.raises(StorageError, match=r"s3://bucket cannot be opened: .*aws_"):
+        ObjectStorage("s3://bucket", {"timeout": "5s"})
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl, which makes a certificate, is missing")
+def test_a_certificate_that_nobody_knows_is_called_so_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost"]
+    subprocess.run([*make, "-keyout", "key", "-out", "certificate"], cwd=tmp_path, check=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "certificate", tmp_path / "key")
+    (tmp_path / "a.pcr").write_bytes(CONTENT)
+    with range_server(tmp_path) as server:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        url = server.url.replace("http://127.0.0.1", "https://localhost")
+        monkeypatch.setenv("HF_ENDPOINT", url)
+        for storage in (ObjectStorage(url), HubStorage("hf://datasets/a/b")):
+            with pytest.raises(StorageError, match=r"cannot be read: its TLS certificate is not trusted"):
+                storage.read("a.pcr", 0, 10)
+            assert storage.counts().num_retries == 0
+
+
 def test_dns_that_fails_for_the_moment_may_pass() -> None:
     from obstore.exceptions import GenericError
 
@@ -235,6 +306,26 @@ def test_a_forked_child_is_told_that_the_client_did_not_survive(server: RangeSer
         in done.stdout
     )
     assert done.stdout.split()[-1] == "FsspecStorage"
+
+
+@pytest.mark.parametrize(
+    ("address", "options", "environment"),
+    [
+        ("s3://bucket", {"endpoint": "http://127.0.0.1:1"}, {}),
+        ("s3://bucket", {}, {"AWS_SKIP_SIGNATURE": "true"}),
+        ("gs://bucket", {}, {"GOOGLE_SKIP_SIGNATURE": "1"}),
+        ("az://container", {}, {"AZURE_STORAGE_ACCOUNT_NAME": "me"}),
+    ],
+)
+def test_where_no_other_client_reads_as_obstore_did_the_fork_is_named(
+    monkeypatch: pytest.MonkeyPatch, address: str, options: dict[str, Any], environment: dict[str, str]
+) -> None:
+    monkeypatch.setattr(objects, "_client_process", os.getpid() + 1)
+    monkeypatch.setitem(sys.modules, "adlfs", None)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(StorageError, match=r"was forked .*multiprocessing_context='forkserver'"):
+        open_remote(address, options=options)
 
 
 def test_without_obstore_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

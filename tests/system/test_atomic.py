@@ -1,10 +1,13 @@
 """Files appear completely or not at all, whoever else writes them."""
 
+import errno
 import os
+import stat
 import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -74,6 +77,20 @@ def test_a_folder_in_the_way_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="file cannot be written"):
         write_atomic(tmp_path / "file", [b"new"])
     assert names_in(tmp_path) == ["file.tmp"]
+
+
+@pytest.mark.parametrize(("number", "fails"), [(errno.EINVAL, False), (errno.EIO, True)])
+def test_folders_that_cannot_be_synced_hold_the_file_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, fails: bool
+) -> None:
+    def sync(descriptor: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "fsync", sync)
+    with pytest.raises(StorageError, match="cannot be written") if fails else nullcontext():
+        write_atomic(tmp_path / "file", [b"whole"])
+    assert (tmp_path / "file").read_bytes() == b"whole"
 
 
 def test_a_writer_that_fails_leaves_the_file_as_it_was(tmp_path: Path) -> None:

@@ -113,6 +113,20 @@ def test_processes_below_the_run_are_its_own(proc: Path, tmp_path: Path) -> None
     assert proc.is_dir()
 
 
+def test_cpus_are_told_apart_by_number_where_some_are_offline(
+    proc: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (proc / "stat").write_text(STAT.replace("cpu1", "cpu3"))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: {3})
+    reading = read_cpu([20], tmp_path / "groups")
+    assert reading is not None and reading.busy_s == 25.5
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: {8, 9})  # a container with two CPUs of its own
+    both = read_cpu([20], tmp_path / "groups")
+    assert both is not None and both.busy_s == 41.0
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: {8})
+    assert read_cpu([20], tmp_path / "groups") is None
+
+
 def test_only_the_cpus_that_it_may_use_count(
     proc: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -248,9 +248,10 @@ def _cached_chunk(images: GroupedImages, places: range, backbone: Backbone, fold
         with np.load(path) as kept:
             return _Chunk(*(kept[name] for name in _Chunk._fields))
     chunk = _make_chunk(images, places, backbone)
-    buffer = io.BytesIO()
-    np.savez(buffer, **chunk._asdict())
-    write_atomic(path, [buffer.getvalue()])
+    if not chunk.reasons.any():  # a rejected image is tried again: its reason may be gone by then
+        buffer = io.BytesIO()
+        np.savez(buffer, **chunk._asdict())
+        write_atomic(path, [buffer.getvalue()])
     return chunk
 
 

@@ -76,9 +76,10 @@ class ImageFiles:
         self._transform = eval_transform(crops)
         self._max_pixels = max_pixels
         self._codec = ProgressiveJpeg(script)
+        self._codec.check_installed()
         self._decoder = self._codec.open_decoder(crops.decode, max_pixels)
         fraction = crops.augment.eval_crop_fraction
-        self._settings = [crops.eval_px, fraction, crops.antialias, crops.decode, list(groups)]
+        self._settings = [crops.eval_px, fraction, crops.antialias, crops.decode, list(groups), max_pixels]
         if script != DEFAULT:
             self._settings.append(script.id)
 
