@@ -127,9 +127,9 @@ def verify(options: argparse.Namespace) -> int:
 
 def extract(options: argparse.Namespace) -> int:
     """Write an image at a scan group, or one of its fields, to a file or to standard output."""
-    found = find_records(options.root)[0]
-    records = found.records
-    record, i = find_image(records, found.numbers, options.image)
+    every = find_records(options.root)
+    splits = [found for found in every if found.records.index.encoding == every[0].records.index.encoding]
+    records, record, i = find_image([(found.records, found.numbers) for found in splits], options.image)
     group = options.group or records.index.num_groups
     if options.field:
         fields = RecordFields(records, [options.field])

@@ -69,8 +69,8 @@ class RecordsConfig:
     scans: ScanScriptConfig = field(default_factory=ScanScriptConfig)
     """Script that divides JPEG files into scans, and so into groups; `records.scans=<option>`."""
     reuse_from: str | None = None
-    """Local folder of existing records, of any format version. Images that they contain byte for byte are
-    copied instead of transcoded."""
+    """Local folder of existing records. Images that they contain byte for byte are copied instead of
+    transcoded."""
     num_workers: Annotated[int, at_least(1)] = 2
     """Threads that encode images."""
     engine: Annotated[str, one_of("local", "ray")] = "local"

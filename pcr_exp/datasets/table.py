@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Container
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -109,6 +110,15 @@ def read(config: TableConfig) -> Dataset:
     if config.columns.split is None:
         return make_dataset(config, samples, classes, seen, values=_values(config), fields=_kinds(config))
     divided = {split: [s for s in samples if splits[s.id] == split] for split in SPLITS}
+    groups = {split: {sample.group for sample in members} for split, members in divided.items()}
+    both = (groups["train"] | groups["tune"]) & groups["val"] - {None}
+    if both and not config.folds:
+        seen.remarks.append(
+            f"{len(both)} groups of dataset.columns.group={config.columns.group} have images that are "
+            f"assigned to val and others that are not ({some(sorted(map(str, both)))}), so results on val "
+            "are too good. "
+            "Correct the table, or leave out dataset.columns.split: images are then split by group."
+        )
     return make_dataset(
         config,
         divided["train"],
@@ -155,11 +165,12 @@ def _samples(config: TableConfig) -> tuple[list[Sample], dict[str, list[str]], S
     cells, first = read_columns(seen.table(table), named, _REMEDY, as_json=beside.values())
     fields: dict[str, dict[str, Path | bytes]] = {}
     rows: dict[str, dict[str, str]] = {}
+    files: set[str] = set()
     for number, (path, *found) in enumerate(zip(*cells, strict=True), start=first):
         row = dict(zip(words, found, strict=False))
         beside_it = zip(beside, found[len(words) :], strict=True)
         sources = {kind: _source(kind, cell, root) for kind, cell in beside_it}
-        reason = _why_unfit(path, row, rows, root, config) or _why_no_field(sources)
+        reason = _why_unfit(path, row, files, root, config) or _why_no_field(sources)
         if reason:
             seen.refused[f"row {number}" + (f" ({path})" if path else "")] = reason
             if reason == _MISSING:
@@ -168,6 +179,7 @@ def _samples(config: TableConfig) -> tuple[list[Sample], dict[str, list[str]], S
                 if isinstance(source, Path) and not _is_file(source):
                     seen.missing(source)
         else:
+            files.add(_file_of(path, root))
             rows[path] = {name: _name(cell, name, config) for name, cell in row.items()}
             fields[path] = {kind: source for kind, source in sources.items() if source is not None}
     _settle(config, table, len(rows), seen)
@@ -203,9 +215,14 @@ def _why_unfit(
             return f"no {name}" if not cell else f"{name}={cell!r}: a list (see dataset.columns.kind=several)"
         elif of_label and kind == "number" and not _is_finite(cell):
             return f"{name}={cell!r}: not a finite number"
-    if path in before:
+    if _file_of(path, root) in before:
         return "listed twice; the first row counts"
     return "" if _is_file(root / path) else _MISSING
+
+
+def _file_of(path: str, root: Path) -> str:
+    """Return the file that a path names, however it is spelled: `a.jpg`, `./a.jpg`, `/all/of/it/a.jpg`."""
+    return os.path.abspath(root / path)  # noqa: PTH100 (a Path keeps `..`)
 
 
 def _source(kind: str, cell: str, root: Path) -> Path | bytes | None:

@@ -59,7 +59,7 @@ def _read(table: Path, kind: str) -> pd.DataFrame:
             lines = table.read_text(encoding="utf-8-sig").split("\n")  # strings may contain other line ends
             rows = [json.loads(line) for line in lines if line.strip()]
             return pd.DataFrame(rows, dtype=object)
-        return pd.read_csv(table, sep="\t" if kind == ".tsv" else ",", **as_text)
+        frame = pd.read_csv(table, sep="\t" if kind == ".tsv" else ",", **as_text)
     except ImportError as error:
         raise DatasetError(
             f"{table}: Parquet is read by pyarrow, which cannot be imported ({str(error).splitlines()[0]}). "
@@ -71,6 +71,12 @@ def _read(table: Path, kind: str) -> pd.DataFrame:
             f"{table} is not a readable {name} file ({error}). Wanted a table of images: a CSV file whose "
             f"first line names the columns, JSON lines, or Parquet ({' '.join(SUFFIXES)})."
         ) from error
+    if not isinstance(frame.index, pd.RangeIndex):  # pandas takes superfluous first cells as names of rows
+        raise DatasetError(
+            f"{table}: its rows have more cells than its first line has names. Remove the commas at the ends "
+            "of rows, or name the column."
+        )
+    return frame
 
 
 def _json_cell(value: Any) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+import os
 import struct
 import zlib
 from collections.abc import Callable, Iterator
@@ -15,10 +16,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from PIL import Image, ImageChops
+from PIL import Image, ImageChops, UnidentifiedImageError
 
 from pcr_exp.config.records import MAX_PIXELS
 from pcr_exp.errors import DatasetError, ImageError
+from pcr_exp.images.jpeg import SOI
+from pcr_exp.images.transcode import name_content
 from pcr_exp.system.atomic import make_folder, write_atomic
 
 QUALITY = 95
@@ -64,15 +67,28 @@ def convert(data: bytes, quality: int = QUALITY, max_pixels: int = MAX_PIXELS) -
             if image.format == "PNG" and data[BIT_DEPTH] == 16 and "16 bits" not in left_out:
                 left_out = (*left_out, "16 bits")  # Pillow opens 16-bit colour as 8-bit
             exif = image.getexif().tobytes() if image.getexif() else b""
+    except UnidentifiedImageError as error:
+        raise ImageError(f"not a readable PNG or WebP image ({name_content(data)})") from error
     except DAMAGED as error:
         raise ImageError(f"not a readable PNG or WebP image: {error}") from error
-    file = io.BytesIO()
-    try:
-        pixels.save(file, "JPEG", quality=quality, subsampling=0, optimize=True, exif=exif)
-    except (OSError, ValueError) as error:  # such as EXIF of more than 64 kB
-        raise ImageError(f"cannot be written as a JPEG file: {error}") from error
-    with Image.open(file) as after:
-        return Converted(file.getvalue(), _psnr_db(pixels, after), left_out)
+    jpeg = _as_jpeg(pixels, quality, exif)
+    with Image.open(io.BytesIO(jpeg)) as after:
+        return Converted(jpeg, _psnr_db(pixels, after), left_out)
+
+
+def _as_jpeg(pixels: Image.Image, quality: int, exif: bytes) -> bytes:
+    for optimize in (True, False):
+        file = io.BytesIO()
+        try:
+            pixels.save(file, "JPEG", quality=quality, subsampling=0, optimize=optimize, exif=exif)
+        except OSError as error:
+            if not optimize:
+                raise ImageError(f"cannot be written as a JPEG file: {error}") from error
+            continue  # to optimize, Pillow holds the whole file in a buffer that detailed images overflow
+        except ValueError as error:  # such as EXIF of more than 64 kB
+            raise ImageError(f"cannot be written as a JPEG file: {error}") from error
+        break
+    return file.getvalue()
 
 
 def _as_jpeg_has_it(image: Image.Image) -> tuple[Image.Image, tuple[str, ...]]:
@@ -101,6 +117,8 @@ _AS_THEY_ARE = {".jpg", ".jpeg"}
 
 _CONVERTED = {".png", ".webp"}
 
+_CONVERTED_CONTENT = {"PNG content", "WebP content"}
+
 
 class Outcome(NamedTuple):
     """The outcome of a conversion: a row of `converted.csv`. Copied files have none."""
@@ -120,17 +138,18 @@ def convert_folder(
 ) -> list[Outcome]:
     """Copy JPEG files, convert PNG and WebP files, and write `converted.csv`. Other files are skipped.
 
-    `a/cat.png` becomes `a/cat.png.jpg`. `source` is not changed. `done` is called with (files done, total).
+    Files are chosen by their suffix, also in linked folders, and treated by their content. `a/cat.png`
+    becomes `a/cat.png.jpg`. `source` is not changed. `done` is called with (files done, total).
 
     Returns:
-        An outcome for every PNG and WebP file, and every file that cannot be read, in order.
+        An outcome for every PNG and WebP file, and every file that cannot be read or is no image, in order.
 
     Raises:
         DatasetError: `source` is not a folder or has no image, two files would become one, or `target` has
             files already.
         StorageError: the disk is full or a write fails.
     """
-    files = sorted(path for path in source.rglob("*") if path.suffix.lower() in _AS_THEY_ARE | _CONVERTED)
+    files = [path for path in _files(source) if path.suffix.lower() in _AS_THEY_ARE | _CONVERTED]
     if not files:
         raise DatasetError(f"{source}: there is no .jpg, .jpeg, .png or .webp file in this folder.")
     if target.exists() and any(target.iterdir()):
@@ -152,12 +171,21 @@ def convert_folder(
 
 def passed_over(source: Path) -> list[str]:
     """Files that `convert_folder` skips, as sorted paths relative to `source`."""
-    files = (path for path in source.rglob("*") if path.is_file())
-    return sorted(
+    return [
         str(path.relative_to(source))
-        for path in files
+        for path in _files(source)
         if path.suffix.lower() not in _AS_THEY_ARE | _CONVERTED
-    )
+    ]
+
+
+def _files(source: Path) -> list[Path]:
+    """Return all files, sorted. Linked folders are searched too, but none within itself."""
+    found: list[Path] = []
+    for folder, subfolders, names in os.walk(source, followlinks=True):
+        above = {os.path.realpath(parent) for parent in (Path(folder), *Path(folder).parents)}
+        subfolders[:] = [name for name in subfolders if os.path.realpath(Path(folder, name)) not in above]
+        found += (Path(folder, name) for name in names)
+    return sorted(found)
 
 
 def _carry(path: Path, *, source: Path, target: Path, quality: int) -> Outcome | None:
@@ -167,9 +195,12 @@ def _carry(path: Path, *, source: Path, target: Path, quality: int) -> Outcome |
         data = path.read_bytes()
     except OSError as error:
         return Outcome(str(name), 0, 0, 0.0, "", f"cannot be read: {error.strerror}")
-    if path.suffix.lower() in _AS_THEY_ARE:
-        write_atomic(target / name, [data])
-        return None
+    content = name_content(data)  # the suffix may be wrong
+    is_named_jpeg = path.suffix.lower() in _AS_THEY_ARE
+    if data.startswith(SOI) or (is_named_jpeg and content not in _CONVERTED_CONTENT):
+        write_atomic(_made_of(target / name), [data])
+        error = "" if data.startswith(SOI) else f"{content}, copied as it is"
+        return Outcome(str(name), len(data), len(data), 0.0, "", error) if error else None
     try:
         converted = convert(data, quality)
     except ImageError as error:

@@ -55,7 +55,8 @@ _COMPLETE = prefix_of(DEFAULT, 3, DEFAULT.num_groups)
 def decode(jpeg: Buffer, name: str = "an image", max_pixels: int = MAX_PIXELS) -> Pixels:
     """Decode a whole image, from all of its scans or the first ones, as libjpeg does (with smoothing).
 
-    Scan group 10 gives exactly the pixels of the original baseline file, which are also Pillow's.
+    Scan group 10 gives exactly the pixels of the original baseline file, which are also Pillow's. An original
+    that is progressive itself and lacks scans is an exception: libjpeg smooths it, but not its scan group 10.
 
     Raises:
         RecordError: it cannot be decoded, or has more pixels than `max_pixels` (`records.max_pixels`); the

@@ -7,9 +7,12 @@ byte-identical result. All nodes must see the images and the records' folder.
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 from pcr_exp.system.ray_cluster import connect_to_ray
@@ -38,12 +41,12 @@ def make_on_ray(
     ray = connect_to_ray(address, "records.ray_address")
     task = ray.remote(num_cpus=1, max_retries=-1)(_call)
     ahead = 2 * max(1, int(ray.cluster_resources().get("CPU", 1)))
-    remaining = iter(records.items())
+    remaining, folder = iter(records.items()), str(Path.cwd())
     pending: deque[tuple[int, Any]] = deque()
 
     def submit(count: int) -> None:
         pending.extend(
-            (number, task.remote(make, number, given)) for number, given in islice(remaining, count)
+            (number, task.remote(make, number, given, folder)) for number, given in islice(remaining, count)
         )
 
     submit(ahead)
@@ -58,5 +61,14 @@ def make_on_ray(
             ray.cancel(reference, force=True)
 
 
-def _call(make: Callable[[int, Sequence[Any]], Outcome], number: int, given: Sequence[Any]) -> Outcome:
-    return make(number, given)  # Ray accepts functions, but not functools.partial objects
+def _call(
+    make: Callable[[int, Sequence[Any]], Outcome], number: int, given: Sequence[Any], folder: str
+) -> Outcome:
+    """Call `make`, as Ray accepts functions, but not functools.partial objects.
+
+    Relative paths begin at `folder`, as they do where the command was started; a node's processes begin
+    elsewhere.
+    """
+    with suppress(OSError):  # a node may lack it, and needs it only if paths are relative
+        os.chdir(folder)
+    return make(number, given)

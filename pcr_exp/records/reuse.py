@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from pathlib import Path
 from typing import NamedTuple
 
 import xxhash
 
-from pcr_exp.errors import RecordError
+from pcr_exp.errors import RecordError, StorageError
 from pcr_exp.images.codec import ImageCodec
 from pcr_exp.images.decode import PROGRESSIVE
 from pcr_exp.records.index import INDEX_FILE
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.records.single import SingleImages
 from pcr_exp.storage.local import LocalStorage
+
+log = logging.getLogger(__name__)
 
 
 class _Stored(NamedTuple):
@@ -55,16 +58,43 @@ class StoredImages:
                 f"records.reuse_from={folder}: no records to reuse images from. Wanted a local folder "
                 f"with <split>/pcr/{INDEX_FILE} and <split>/baseline/{INDEX_FILE} in it."
             )
+        self._before = self._indexes()
         self._lock = threading.Lock()
         self._known: dict[str, _Stored] | None = None
 
     def groups(self, image_id: str, original: bytes) -> list[bytes] | None:
         """Return the pieces, one per scan group, of the image with this id and these bytes; None without one.
 
+        If another process makes the records anew, no further image is reused.
+
         Raises:
             RecordError: the records are damaged.
             StorageError: the records cannot be read.
         """
+        try:
+            return self._groups(image_id, original)
+        except (RecordError, StorageError) as error:
+            if self._indexes() == self._before:
+                raise
+            log.warning(
+                "%s is being made anew, so no more images are reused from it (%s)", self.folder, error
+            )
+            with self._lock:
+                self._known = {}
+            return None
+
+    def _indexes(self) -> list[tuple[int, int] | None]:
+        """Return the inode and change time of each index, which is removed before its records change."""
+        found: list[tuple[int, int] | None] = []
+        for split in self._splits:
+            try:
+                state = (self.folder / split / "pcr" / INDEX_FILE).stat()
+                found.append((state.st_ino, state.st_ctime_ns))
+            except FileNotFoundError:
+                found.append(None)
+        return found
+
+    def _groups(self, image_id: str, original: bytes) -> list[bytes] | None:
         with self._lock:
             if self._known is None:
                 self._known = self._find_all()

@@ -172,26 +172,35 @@ class SingleImages:
         )
 
 
-def find_image(records: RecordSet, numbers: Sequence[int], image: str) -> tuple[int, int]:
-    """Return (record, index in it) of an image, given by its id or its position in these records.
+def find_image(splits: Sequence[tuple[RecordSet, Sequence[int]]], image: str) -> tuple[RecordSet, int, int]:
+    """Return (records, record, index in it) of an image.
+
+    Args:
+        splits: Records to search, and the numbers of those that count.
+        image: Its id in any of them, or its position in the first.
 
     Raises:
         RecordError: there is no such image.
     """
-    images, position = SingleImages(records), int(image) if image.isdecimal() else None
-    for number in numbers:
-        size = records.index.records[number].num_samples
-        if position is not None:
+    first, numbers = splits[0]
+    sizes = [first.index.records[number].num_samples for number in numbers]
+    if image.isdecimal():
+        position = int(image)
+        for number, size in zip(numbers, sizes, strict=True):
             if position < size:
-                return number, position
+                return first, number, position
             position -= size
-        else:
-            ids = images.header(number).ids
-            if image in ids:
-                return number, ids.index(image)
+    else:
+        for records, searched in splits:
+            images = SingleImages(records)
+            for number in searched:
+                ids = images.header(number).ids
+                if image in ids:
+                    return records, number, ids.index(image)
+    where = ", ".join(str(records.folder or records.storage) for records, _ in splits)
     raise RecordError(
-        f"{records.folder or records.storage}: there is no image {image!r}. Wanted an image's id, or its "
-        f"position from 0 to {sum(records.index.records[number].num_samples for number in numbers) - 1}."
+        f"{where}: there is no image {image!r}. Wanted an image's id, or its position from 0 to "
+        f"{sum(sizes) - 1} in {first.index.split}."
     )
 
 

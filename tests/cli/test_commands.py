@@ -16,9 +16,12 @@ from PIL import Image
 from storage_http_server import range_server
 
 from pcr_exp.cli import main
+from pcr_exp.datasets.sample import Sample
 from pcr_exp.errors import RecordError
+from pcr_exp.images.decode import decode
 from pcr_exp.images.jpeg import EOI
 from pcr_exp.measuring import doctor
+from pcr_exp.records.encode import encode_split
 from pcr_exp.records.format import RecordHeader, pack_record
 from pcr_exp.records.inspect import ClassNumbers, index_of_record
 from pcr_exp.records.reader import RecordSet
@@ -149,6 +152,20 @@ def test_extract_writes_the_pieces_and_their_end(split: Path, tmp_path: Path, ca
         main(["extract", str(split), "017.jpg", "--group", "2", "-o", str(out), "--pieces", "--force"]) == 0
     )
     assert out.read_bytes() + EOI == prefix.encoded(1)
+
+
+def test_extract_finds_an_image_of_any_split(copy: Path, split: Path, capfdbinary: Any) -> None:
+    photo = split.parent / "other.jpg"
+    photo.write_bytes((split.parent / "003.jpg").read_bytes())
+    samples = [Sample("other.jpg", photo, {"number": 0})]
+    encode_split(
+        samples, {"number": ["0"]}, copy.parent / "val", dataset="it", split="val", images_per_record=1
+    )
+    assert main(["extract", str(copy.parent), "other.jpg", "-o", "-"]) == 0
+    assert decode(capfdbinary.readouterr().out).shape == decode(photo.read_bytes()).shape
+    assert main(["extract", str(copy.parent), "another.jpg", "-o", "-"]) == 1
+    told = capfdbinary.readouterr().err.decode()
+    assert "train/pcr, val/pcr: there is no image 'another.jpg'" in told and "0 to 99 in train" in told
 
 
 def test_extract_to_standard_output(split: Path, capfdbinary: Any) -> None:

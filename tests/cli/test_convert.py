@@ -148,3 +148,41 @@ def test_no_image_takes_the_place_of_another_and_one_that_cannot_be_read_is_name
     (source / "a.png.jpg").write_bytes(encoded(PHOTO, "JPEG"))
     with pytest.raises(DatasetError, match=r"a\.png and .*a\.png\.jpg would become one file"):
         convert_folder(source, tmp_path / "again", **given)
+
+
+@pytest.mark.parametrize("quality", [90, 95, 100])
+def test_images_of_fine_grain_need_more_bytes_than_pixels(quality: int) -> None:
+    grain = np.random.default_rng(0).integers(0, 256, (400, 600, 3), dtype=np.uint8)
+    jpeg = convert(encoded(Image.fromarray(grain), "PNG"), quality).jpeg
+    assert len(jpeg) > 400 * 600 and Image.open(io.BytesIO(jpeg)).size == (600, 400)
+
+
+def test_linked_folders_are_searched_and_a_folder_within_itself_is_not(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere/a.png").write_bytes(encoded(PHOTO, "PNG"))
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/cat").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "elsewhere/again").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "elsewhere/up").symlink_to(tmp_path / "in")
+    given: dict[str, Any] = {"quality": 90, "num_threads": 2, "done": lambda *_: None}
+    outcomes = convert_folder(tmp_path / "in", tmp_path / "out", **given)
+    assert [outcome.file for outcome in outcomes] == ["cat/a.png"]
+    assert (tmp_path / "out/cat/a.png.jpg").is_file()
+
+
+def test_files_of_the_wrong_name_are_treated_by_their_content(tmp_path: Path) -> None:
+    source = tmp_path / "in"
+    source.mkdir()
+    (source / "a.jpg").write_bytes(encoded(PHOTO, "PNG"))
+    (source / "b.png").write_bytes(encoded(PHOTO, "JPEG"))
+    (source / "c.jpg").write_bytes(encoded(PHOTO, "GIF"))
+    (source / "d.png").write_bytes(encoded(PHOTO, "GIF"))
+    given: dict[str, Any] = {"quality": 90, "num_threads": 2, "done": lambda *_: None}
+    outcomes = convert_folder(source, tmp_path / "out", **given)
+    assert [(outcome.file, outcome.error) for outcome in outcomes] == [
+        ("a.jpg", ""),
+        ("c.jpg", "GIF content, copied as it is"),
+        ("d.png", "not a readable PNG or WebP image (GIF content)"),
+    ]
+    assert to_progressive((tmp_path / "out/a.jpg").read_bytes())
+    assert (tmp_path / "out/b.png.jpg").read_bytes() == encoded(PHOTO, "JPEG")

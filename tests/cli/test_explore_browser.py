@@ -179,7 +179,7 @@ def test_the_slider_changes_pictures_and_numbers(page: Any, folder: Path) -> Non
     assert len(ids) == 8
 
     def decoded(name: str, group: int) -> NDArray[np.int64]:
-        record, i = find_image(records, range(len(records.index.records)), name)
+        _, record, i = find_image([(records, range(len(records.index.records)))], name)
         jpeg = extract_image(records, record, i, group, pieces_only=False)
         return decode(jpeg, name, 10**6).astype(np.int64)
 

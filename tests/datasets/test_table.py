@@ -175,6 +175,9 @@ def test_values_need_not_be_in_every_split_and_nothing_is_said_of_it(
             r"2 of 3.*'one': not a finite number.*'inf'",
         ),
         ("path,label\n00.jpg,a;b|c", "several", r"a class name contains ';'"),
+        ("path,label\n00.jpg,a\n./00.jpg,b", "class", r"row 3 \(./00.jpg\): listed twice"),
+        ("path,label\n00.jpg,a\nx/../00.jpg,b", "class", r"row 3 .*: listed twice"),
+        ("path,label\n00.jpg,a,\n01.jpg,b,", "class", r"rows have more cells .* Remove the commas"),
         ("path,label\n", "class", "lists no image"),
         ("", "class", "is not a readable CSV file"),
         ('path,label\n"00.jpg,a', "class", "is not a readable CSV file"),
@@ -186,6 +189,21 @@ def test_what_is_wrong_with_a_table_is_named(
     columns = ColumnsConfig(kind=kind, separator="|")
     with pytest.raises(DatasetError, match=message):
         open_images(make_config("table", root=None, table=write(text), columns=columns))
+
+
+@pytest.mark.parametrize(("column", "is_said"), [("split", True), (None, False)])
+def test_a_split_column_that_divides_a_group_is_said(
+    write: Callable[..., str], make_config: Make, column: str | None, is_said: bool
+) -> None:
+    lines = [
+        f"{i:02}.jpg,{'dog' if i % 3 else 'cat'},{'val' if i >= 30 else 'train'},p{i % 4 if i < 32 else i}"
+        for i in range(NUM)
+    ]
+    table = write("\n".join(["path,label,split,group", *lines]))
+    columns = ColumnsConfig(split=column, group="group")
+    dataset = open_dataset(make_config("table", root=None, table=table, columns=columns, tune_fraction=0.1))
+    said = "2 groups of dataset.columns.group=group have images that are assigned to val and others"
+    assert any(said in remark for remark in dataset.seen.all_remarks()) == is_said
 
 
 def test_lists_where_one_class_was_wanted_and_lines_that_are_no_rows(

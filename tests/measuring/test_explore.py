@@ -65,7 +65,7 @@ def test_pieces_are_the_records_own_and_numbers_those_of_quality(split: Path) ->
     quality = measure_quality(records, GROUPS, 12).set_index(["id", "group"])
     assert [image.id for image in seen] == list(images.labels)
     for image in seen:
-        record, i = find_image(records, range(3), image.id)
+        _, record, i = find_image([(records, range(3))], image.id)
         for place, group in enumerate(GROUPS):
             prefix = b"".join(image.pieces[: place + 1])
             assert prefix == extract_image(records, record, i, group, pieces_only=True)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import chdir
 from dataclasses import replace
 from pathlib import Path
 from types import FunctionType
@@ -28,6 +30,8 @@ class Ray:
 
     def __init__(self) -> None:
         self.under_way = self.most_under_way = self.num_cancelled = 0
+        self.node_folder: Path | None = None
+        """The folder in which the cluster's processes began."""
 
     def is_initialized(self) -> bool:
         return True
@@ -53,7 +57,8 @@ class Ray:
     def get(self, task: bytes) -> object:
         self.under_way -= 1
         function, given = pickle.loads(task)
-        return pickle.loads(pickle.dumps(function(*given)))
+        with chdir(self.node_folder or "."):
+            return pickle.loads(pickle.dumps(function(*given)))
 
     def cancel(self, _: bytes, **__: object) -> None:
         self.num_cancelled += 1
@@ -80,6 +85,18 @@ def test_a_cluster_writes_the_same_bytes(dataset: FolderConfig, records: Records
     made = prepare_records(dataset, on_ray(records, "ray"), progress=lambda *done: told.append(done))
     assert bytes_of(made) == bytes_of(prepare_records(dataset, records))
     assert told[-1] == (12, 12) and ray.most_under_way == 2, "no more than the cluster has work for"
+
+
+def test_relative_paths_begin_where_the_command_was_started(
+    dataset: FolderConfig, records: RecordsConfig, ray: Ray, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ray.node_folder = tmp_path / "node"
+    ray.node_folder.mkdir()
+    local = prepare_records(dataset, records)
+    monkeypatch.chdir(tmp_path)
+    here = replace(dataset, root=os.path.relpath(str(dataset.root)))
+    made = prepare_records(here, replace(records, engine="ray", root="made", on_error="skip"))
+    assert bytes_of(made) == bytes_of(local) and not list(ray.node_folder.iterdir())
 
 
 def test_the_first_bad_image_ends_it_and_what_is_done_stays(

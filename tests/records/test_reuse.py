@@ -158,3 +158,21 @@ def test_records_that_go_away(samples: list[Sample], tmp_path: Path) -> None:
     (tmp_path / "old/train/pcr/record-000000.pcr").unlink()
     with pytest.raises(StorageError, match=r"record-000000\.pcr does not exist"):
         encode(samples, tmp_path / "new", reuse=reuse)
+
+
+@pytest.mark.parametrize("again", ["not yet", "made"])
+def test_images_are_transcoded_once_another_process_makes_the_records_anew(
+    samples: list[Sample], tmp_path: Path, caplog: pytest.LogCaptureFixture, again: str
+) -> None:
+    folder = tmp_path / "old/train"
+    encode(samples, folder)
+    reuse = StoredImages(tmp_path / "old")
+    assert reuse.groups("444.jpg", GOOD["444"]) is not None
+    shutil.rmtree(folder)
+    if again == "made":
+        encode([*reversed(samples)], folder)
+    with caplog.at_level("WARNING"):
+        encode(samples, tmp_path / "new", reuse=reuse)
+    assert "is being made anew, so no more images are reused from it" in caplog.text
+    encode(samples, tmp_path / "fresh")
+    assert read_tree(tmp_path / "new") == read_tree(tmp_path / "fresh")

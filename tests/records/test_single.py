@@ -155,4 +155,4 @@ def test_an_image_is_found_by_headers_alone(files: dict[str, bytes], encoding: s
     records = RecordSet(storage, encoding)
     wanted = SingleImages(records).header(1).ids[0]
     records.read_prefix = None  # type: ignore[assignment,method-assign]
-    assert find_image(records, range(len(records.index.records)), wanted) == (1, 0)
+    assert find_image([(records, range(len(records.index.records)))], wanted) == (records, 1, 0)
