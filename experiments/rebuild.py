@@ -82,8 +82,14 @@ def redraw(below: Sequence[Path] = ()) -> Iterator[Path]:
 
     Args:
         below: Redraw only the folders of results/ at or below these, such as results/quality; empty: all.
+
+    Raises:
+        RunError: there is none at or below one of these.
     """
     above = [folder.resolve() for folder in below or [RESULTS]]
+    for one in above:
+        if not any(made.is_relative_to(one) for made in made_by(RESULTS)):
+            raise RunError(f"{one}: wanted a folder of {RESULTS / MADE_BY_FILE}, or one above such folders.")
     for folder in (one for one in made_by(RESULTS) if any(map(one.is_relative_to, above))):
         files = rebuild(folder, pictures=True)
         for name in sorted(name for name in files if name.endswith(".png")):

@@ -206,7 +206,7 @@ def write_study(
     bound: float,
     dataset: str,
 ) -> list[Path]:
-    """Write four figures with their CSV, the memory table as Markdown, and activations.json; return paths."""
+    """Write figures with their CSV, the memory table as Markdown, and activations.json; return paths."""
     make_folder(folder)
     write_measured(folder / META_FILE, {"title": title, "bound": bound, "dataset": dataset})
     write_atomic(folder / TABLE_FILE, [memory_markdown(memory).encode()])
@@ -216,7 +216,8 @@ def write_study(
         "gradient_sigma": sigmas,
         "activation_memory": memory,
     }
-    figures = [save_study_figure(name, rows, folder, folder) for name, rows in tables.items()]
+    # A network without wide layers has no errors whose distribution could be drawn.
+    figures = [save_study_figure(name, rows, folder, folder) for name, rows in tables.items() if len(rows)]
     return [folder / META_FILE, folder / TABLE_FILE, *chain.from_iterable(figures)]
 
 

@@ -21,13 +21,13 @@ from pcr_exp.analysis.marks import chance_lines
 from pcr_exp.analysis.page import Output
 from pcr_exp.analysis.primary_metric import metric_of
 from pcr_exp.analysis.reporting_rules import NAN
-from pcr_exp.analysis.statistics import half_width
+from pcr_exp.analysis.statistics import REPEAT, half_width
 from pcr_exp.analysis.style import MUTED, ScanLevel, scan_levels
 from pcr_exp.config.scan_scripts import NUM_GROUPS
 
 _FACTS = ["ms_ssim", "num_scales", "ms_ssim_of", "majority_share", "num_classes", "headline"]
 POINT_COLUMNS = [
-    *(*GROUP_KEYS, *LEVEL, "seed", "ms_ssim", "num_scales", "ms_ssim_of", "final_score"),
+    *(*GROUP_KEYS, *LEVEL, "seed", "fold", "ms_ssim", "num_scales", "ms_ssim_of", "final_score"),
     *("majority_share", "num_classes", "headline"),
 ]
 FIT_COLUMNS = [
@@ -44,7 +44,7 @@ BENT = 0.05
 
 
 def tolerance_points(runs: pd.DataFrame) -> pd.DataFrame:
-    """Return a row of POINT_COLUMNS per seed and quality level, for runs of `run_frame` with known quality.
+    """Return POINT_COLUMNS: a row per seed (and fold) and quality level, for `run_frame` of known quality.
 
     The baseline and the last scan group show the same pixels. For each seed they are one point, ALL_SCANS, at
     their mean accuracy. Runs of one seed that differ only in workers or hardware are merged too.
@@ -58,7 +58,7 @@ def tolerance_points(runs: pd.DataFrame) -> pd.DataFrame:
         encoding=known["encoding"].mask(shows_all, "baseline"),
         group=known["group"].mask(shows_all, NUM_GROUPS),
     )
-    points = levels.groupby([*GROUP_KEYS, "scan", "seed"], sort=True)
+    points = levels.groupby([*GROUP_KEYS, "scan", *REPEAT], sort=True)
     return points.agg(
         dict.fromkeys(["encoding", "group", *_FACTS], "first") | {"final_score": "mean"}
     ).reset_index()[POINT_COLUMNS]
@@ -80,7 +80,7 @@ def tolerance_fits(points: pd.DataFrame) -> pd.DataFrame:
         numbers = (NAN,) * 4
         if line and not why:
             numbers = (line.slope, line.slope_ci95, line.intercept, line.r)
-        rows.append((*key, *numbers, len(part), len(levels), part["seed"].nunique(), why))
+        rows.append((*key, *numbers, len(part), len(levels), len(part[list(REPEAT)].drop_duplicates()), why))
     return pd.DataFrame(rows, columns=FIT_COLUMNS)
 
 

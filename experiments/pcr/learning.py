@@ -23,7 +23,7 @@ from pcr_exp.analysis.figure import (
     points_axis,
     single_run_mark,
 )
-from pcr_exp.analysis.frame import GROUP_KEYS, LEVEL, per_setting
+from pcr_exp.analysis.frame import GROUP_KEYS, LEVEL, SCAN_AND_SEED, per_setting, setting_keys
 from pcr_exp.analysis.front import TESTED_AT
 from pcr_exp.analysis.intervals import INFLUENCES
 from pcr_exp.analysis.over_images import with_intervals
@@ -41,6 +41,7 @@ from pcr_exp.analysis.tables import (
     percent,
     spread_cell,
 )
+from pcr_exp.errors import RunError
 
 MARGIN = 0.02
 """A target is the score of the chosen baseline minus this; 0.02 is 2 points."""
@@ -64,11 +65,23 @@ def fair_baseline_table(runs: pd.DataFrame) -> pd.DataFrame:
     Scores and losses are of the final model on the `tune` split, means over `n` seeds. `chosen` is the
     setting with the highest score, and of equal ones the lowest loss. `target_score` is that score minus
     MARGIN. It is the target of the (dataset, label, model, input size) in all comparisons.
+
+    Raises:
+        RunError: runs of a search differ in other settings, over which a mean would say nothing.
     """
-    found = [_row(run) for run in runs.to_dict("records") if _is_search(run)]
-    if not found:
+    searched = [_is_search(run) for run in runs.to_dict("records")]
+    if not any(searched):
         return pd.DataFrame(columns=FAIR_COLUMNS)
-    by_setting = pd.DataFrame(found).groupby([*_SEARCH, *TUNED_COLUMNS], sort=True)
+    search = runs[searched].reset_index(drop=True)
+    found = pd.DataFrame(list(map(_row, search.to_dict("records"))))
+    found["others"] = setting_keys(search, (*SCAN_AND_SEED, "training.learning_rate", "dataset.augment"))
+    each = found.drop_duplicates([*_SEARCH, "others"])
+    if len(twice := each[each.duplicated(_SEARCH, keep=False)]):
+        raise RunError(
+            f"{', '.join(search.loc[twice.index, 'run_id'].head(2))}: runs of one search differ in other "
+            "settings than learning rate and crops. Put each search into a folder of its own."
+        )
+    by_setting = found.groupby([*_SEARCH, *TUNED_COLUMNS], sort=True)
     same = dict.fromkeys(("num_tune", "git_sha"), "first")
     means = dict.fromkeys(("final_score", "final_loss", "train_loss"), "mean")
     table = by_setting.agg({"seed": "nunique", **same, **means}).reset_index().rename(columns={"seed": "n"})

@@ -36,7 +36,7 @@ ROW_COLUMNS = [
 """`images_per_s` is the steady rate of all processes together, `slowest_images_per_s` the slowest one's.
 `cpu_s_per_image` includes opening the loaders."""
 REMEDY = "Measure into another folder (out=...), or delete this one."
-CASE = ["num_processes", "storage", "model_images_per_s", "scan"]
+CASE = ["num_processes", "storage", "model_images_per_s", "scan", "decode"]
 """Columns in which the repeats of one cell agree."""
 RATE_TOLERANCE = 0.05
 """Maximum relative error of a predicted rate, declared beforehand."""
@@ -113,7 +113,7 @@ def compare(rows: pd.DataFrame, num_cores: int) -> pd.DataFrame:
     free = _is_calibration(rows)
     own = _calibrate(rows, free)
     cells = []
-    for (count, storage, model, scan), cell in rows.groupby(CASE, sort=False, dropna=False):
+    for (count, storage, model, scan, decode), cell in rows.groupby(CASE, sort=False, dropna=False):
         measured, level = cell["images_per_s"], scan_of(str(scan))
         predicted = _predict(cell.iloc[0], own, num_cores)
         cells.append(
@@ -122,6 +122,7 @@ def compare(rows: pd.DataFrame, num_cores: int) -> pd.DataFrame:
                 "storage": storage,
                 "model_images_per_s": model,
                 "scan": scan,
+                "decode": decode,
                 "encoding": level.encoding,
                 "group": group_number(level.encoding, level.group),
                 "image_bytes": cell["image_bytes"].iloc[0],
@@ -145,28 +146,28 @@ def _is_calibration(rows: pd.DataFrame) -> pd.Series:
 
 
 def _calibrate(rows: pd.DataFrame, free: pd.Series) -> pd.DataFrame:
-    """Return median images_per_s and cpu_s_per_image of one process without limits, by scan."""
-    missing = sorted(set(rows["scan"]) - set(rows.loc[free, "scan"]))
+    """Return median images_per_s and cpu_s_per_image of one process without limits, by scan and decoding."""
+    levels = set(zip(rows["scan"], rows["decode"], strict=True))
+    measured = set(zip(rows.loc[free, "scan"], rows.loc[free, "decode"], strict=True))
+    missing = [f"{scan} ({decode})" for scan, decode in sorted(levels - measured)]
     if missing:
         raise RunError(
             f"no rate of one process without limits was measured for {', '.join(missing)}: it says what "
             "decoding allows. Measure it with processes=[1]."
         )
-    return rows[free].groupby("scan")[["images_per_s", "cpu_s_per_image"]].median()
+    return rows[free].groupby(["scan", "decode"])[["images_per_s", "cpu_s_per_image"]].median()
 
 
 def _predict(cell: pd.Series, own: pd.DataFrame, num_cores: int) -> pd.Series:
     count, model = int(cell["num_processes"]), cell["model_images_per_s"]
-    decode = {
-        scan: min(free["images_per_s"], num_cores / count / free["cpu_s_per_image"])
-        for scan, free in own.to_dict("index").items()
-    }
+    free = own.loc[(cell["scan"], cell["decode"])]
+    decode = min(free["images_per_s"], num_cores / count / free["cpu_s_per_image"])
     plan = PlanConfig(
         name="this_machine",
         workers=count,
         cores_per_worker=1,
         model_images_per_s={_PRETENDED: math.inf if math.isnan(model) else model},
-        decode_images_per_s={"baseline": decode[cell["scan"]], cell["scan"]: decode[cell["scan"]]},
+        decode_images_per_s={"baseline": decode, cell["scan"]: decode},
         storage=StorageConfig(
             name=cell["storage"],
             bandwidth_mib_per_s=_limit(cell["bandwidth_mib_per_s"]),

@@ -141,8 +141,10 @@ def projected_times(
         targets: From `read_targets`.
 
     Raises:
-        RunError: all rows of a short run are of one update.
+        RunError: all rows of a short run are of one update; or trainings that would be compared differ in
+            their learning, such as in epochs.
     """
+    _require_one_learning(learned)
     epochs, speeds = _by_level(learned), _by_level(timed)
     rows = []
     for (setting, scan), runs in epochs.items():
@@ -293,6 +295,21 @@ def _timing_excluded_because(shorts: pd.DataFrame) -> str:
 def _by_level(runs: pd.DataFrame) -> dict[tuple[str, str], pd.DataFrame]:
     same = runs.assign(setting=setting_keys(runs, SAME_SPEED))
     return {(str(setting), str(scan)): alike for (setting, scan), alike in same.groupby(["setting", "scan"])}
+
+
+def _require_one_learning(runs: pd.DataFrame) -> None:
+    """Raise RunError if trainings of one speed differ in learning: their epochs to the target say nothing."""
+    evaluating = (f"training.{key}" for key in _EVALUATING if key != "label_smoothing")
+    speed, learning = (
+        setting_keys(runs, SAME_SPEED),
+        setting_keys(runs, ("scan", "seed", "storage", *evaluating)),
+    )
+    alike = runs.assign(speed=speed, learning=learning).drop_duplicates(["speed", "learning"])
+    if len(twice := alike[alike.duplicated("speed", keep=False)]):
+        raise RunError(
+            f"{', '.join(twice['run_id'].head(2))}: these trainings differ in settings of learning, such as "
+            "epochs, so their epochs to the target cannot be compared. Give each kind a folder of its own."
+        )
 
 
 def _images_per_s(runs: pd.DataFrame) -> list[float]:

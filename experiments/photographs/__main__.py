@@ -47,18 +47,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def report(found: Sequence[Found], out: Path | None) -> int:
     """Print what was found, and write it to `out` if given. Return 1 if a file is bad."""
+    for one in found:
+        print(*one.bad, sep="\n", end="\n" if one.bad else "")
+    is_bad, found = any(one.bad for one in found), [one for one in found if one.images]
+    if not found:
+        return 1  # there is nothing to tabulate
     sets, expected = sets_table(found), expected_table(found)
     print(page_table(sets))
     others = expected[~expected["agrees"]]
     print(others.to_string(index=False) if len(others) else "all numbers are as they were known beforehand")
-    for one in found:
-        print(*one.bad, sep="\n", end="\n" if one.bad else "")
     if out is not None:
         make_folder(out)
         tables = {"sets": sets, "classes": classes_table(found), "folds": folds_table(found)}
         for name, table in {**tables, "expected": expected}.items():
             table.to_csv(out / f"{name}.csv", index=False)
-    return int(any(one.bad for one in found))
+    return int(is_bad)
 
 
 def _named(text: str) -> tuple[str, Path]:

@@ -25,16 +25,16 @@ from pcr_exp.analysis.figure import (
 )
 from pcr_exp.analysis.frame import GROUP_KEYS, per_setting, seconds_of
 from pcr_exp.analysis.marks import chance_lines
-from pcr_exp.analysis.statistics import half_width, repeat_of
+from pcr_exp.analysis.statistics import half_width, name_of_repeats, repeat_of
 from pcr_exp.analysis.style import ScanLevel, names_of, scan_levels, style
 from pcr_exp.analysis.summary import one_run_per_seed
-from pcr_exp.analysis.tables import kilobytes, with_unit
+from pcr_exp.analysis.tables import kilobytes, span, with_unit
 
 SECONDS_LABEL = with_unit("training + data wait + probes", "train_s")
 _SUBTITLE_LETTERS = 55
 _ROOM, _LEAST_SPAN = 0.06, 0.05
 """Space above and below all values, as a share of their range; and the least range assumed."""
-BANDS = "bands: 95 % intervals of means over seeds"
+BANDS = "bands: 95 % intervals of means over seeds or folds"
 
 
 def draw_scan_levels(ax: Axes, rows: pd.DataFrame, x: str, y: str) -> None:
@@ -201,10 +201,9 @@ def _panels_by_key(curves: pd.DataFrame) -> Iterator[tuple[str, str, pd.DataFram
     *named, _ = GROUP_KEYS
     timed = curves if "timing" in curves else curves.assign(timing="")
     for title, group, rows in per_setting(timed, [*GROUP_KEYS, "timing"]):
-        num_seeds = rows.drop_duplicates(["scan", *repeat_of(rows)]).groupby("scan").size()
-        low, high = num_seeds.min(), num_seeds.max()
-        seeds = f"n = {low} seed{'s' if low != 1 else ''}" if low == high else f"n = {low} to {high} seeds"
-        facts = [f"storage {group['storage']}", f"{seeds} per scan level"]
+        counts = rows.drop_duplicates(["scan", *repeat_of(rows)]).groupby("scan").size()
+        repeats = f"{name_of_repeats(rows)}{'s' if counts.max() != 1 else ''}"
+        facts = [f"storage {group['storage']}", f"n = {span(counts)} {repeats} per scan level"]
         alike = (curves[named] == [group[key] for key in named]).all(axis=1)
         if curves.loc[alike, "setting"].nunique() > 1:
             facts.append(_describe_setting(rows, group["setting"]))

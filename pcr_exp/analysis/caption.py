@@ -13,6 +13,7 @@ from typing import Any
 
 import pandas as pd
 
+from pcr_exp.analysis.statistics import name_of_repeats
 from pcr_exp.analysis.tables import span, task_title
 from pcr_exp.config.describe import storage_label
 
@@ -118,10 +119,10 @@ def _places(frame: pd.DataFrame) -> str:
 
 
 def describe_repeats(frame: pd.DataFrame) -> str:
-    """Return how many seeds or folds each setting and scan level has, for rows of `frame.run_frame`."""
+    """Return how many repeats (`name_of_repeats`) each setting and scan level has, for `frame.run_frame`."""
     repeats = frame[["setting", "scan", "seed", "fold"]].drop_duplicates()
     counts = repeats.value_counts(["setting", "scan"])
-    word = "fold" if (repeats["fold"] != "").any() else "seed"
+    word = name_of_repeats(frame)
     each = " each" if len(counts) > 1 else ""
     return f"{span(counts)} {word}{'' if counts.max() == 1 else 's'}{each}"
 

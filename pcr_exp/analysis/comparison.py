@@ -49,7 +49,8 @@ def compare_setting(runs: pd.DataFrame, key: str, reference: str) -> pd.DataFram
         reference: The value to compare the others with, as text.
 
     Raises:
-        RunError: a run has no such key, none has the reference, or two differ in something else.
+        RunError: a run has no such key, none has the reference, two differ in something else, or no run can
+            be compared with the reference.
     """
     values = [_value(run, key) for run in runs[["run_id", "config"]].to_dict("records")]
     frame = runs.assign(score=runs["final_score"], value=_as_text(values))
@@ -75,6 +76,12 @@ def compare_setting(runs: pd.DataFrame, key: str, reference: str) -> pd.DataFram
             row: dict[Any, Any] = {**level.iloc[0][SIDE_BY_SIDE].to_dict(), "value": value, "n": len(ours)}
             row |= level.iloc[0][_FACTS].to_dict() | spread(ours, ["score"])
             rows.append(row | paired_difference(ours, level[level["value"] == reference], "score"))
+    if not any(row["difference_n"] for row in rows if row["value"] != reference):
+        raise RunError(
+            f"compare={key}: nothing to compare: runs with {reference} differ from all others in "
+            f"{', '.join(SIDE_BY_SIDE)} or seed. Name a setting in which such runs agree; scan levels are "
+            "compared without `compare`."
+        )
     return pd.DataFrame(rows, columns=COMPARISON_COLUMNS)
 
 
@@ -144,5 +151,7 @@ def draw_comparison(table: pd.DataFrame, reference: str) -> Figure:
             ax.set_xlabel(f"points of {metric_of(rows).words} against {reference}, same seed")
             facts = f"{describe_scan(group['scan'])}, storage {group['storage']}, n = {span(rows['n'])}"
             panel_title(ax, title, facts)
-        footer(figure, "whiskers: 95 % intervals over seeds; linear within 3 points, logarithmic beyond")
+        footer(
+            figure, "whiskers: 95 % intervals over seeds or folds; linear within 3 points, logarithmic beyond"
+        )
     return figure

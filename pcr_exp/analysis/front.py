@@ -116,7 +116,9 @@ def draw_front(table: pd.DataFrame) -> Figure:
         width, height = figure.get_size_inches()
         num_rows = -(-len(groups) // 2)
         figure.set_size_inches(width, height + num_rows * lines * LEGEND_LINE_IN)
-        footer(figure, "line: the front, which nothing cheaper reaches; bars: 95 % intervals over seeds")
+        footer(
+            figure, "line: the front, which nothing cheaper reaches; bars: 95 % intervals over seeds or folds"
+        )
     return figure
 
 

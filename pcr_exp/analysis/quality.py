@@ -345,10 +345,15 @@ def save_decode_modes(crops: pd.DataFrame, measured_in: str | Path, out: str | P
 
 
 def metas_by_name(measured_in: str | Path) -> _Metas:
-    """Return the contents of the JSON file of each measurement below a folder, by the name of its images."""
-    found = {}
+    """Return the contents of the JSON file of each measurement below a folder, by the name of its images.
+
+    Of several measurements of one name, the second and all later names have split and fingerprint, too.
+    """
+    found: dict[str, Mapping[str, Any]] = {}
     for path, meta in read_metas(Path(measured_in).resolve()):
-        found[path.parent.name if meta["dataset"] == _OF_ANY_FOLDER else meta["dataset"]] = meta
+        name = path.parent.name if meta["dataset"] == _OF_ANY_FOLDER else meta["dataset"]
+        unique = f"{name} {meta['split']} {meta['fingerprint'][:4]}, {meta['decode']}"
+        found[unique if name in found else name] = meta
     return found
 
 

@@ -46,6 +46,14 @@ def repeat_of(runs: pd.DataFrame) -> list[str]:
     return [key for key in REPEAT if key in runs]
 
 
+def name_of_repeats(runs: pd.DataFrame) -> str:
+    """Return what tells repeats apart: `seed`, `fold` or, if a fold has several seeds, `run`."""
+    repeats = runs[repeat_of(runs)].drop_duplicates()
+    if "fold" not in repeats or not (repeats["fold"] != "").any():
+        return "seed"
+    return "fold" if repeats["fold"].is_unique else "run"
+
+
 def distinct_seeds(runs: pd.DataFrame) -> pd.DataFrame:
     """Return the first run of each seed (and fold); the others differ in workers or hardware alone."""
     return runs.drop_duplicates(repeat_of(runs))

@@ -39,8 +39,8 @@ def figures(
     """
     if config.timing_root is not None and project is None:
         raise ConfigError(
-            f"timing_root={config.timing_root}: wanted null. Times to accuracy are projected in a checkout "
-            "of the repository."
+            f"timing_root={config.timing_root}: wanted null. Times to accuracy are projected by the module "
+            "experiments.figures of the repository: clone it, and run that."
         )
     report = write_report(
         config.runs_root,

@@ -15,6 +15,7 @@ from PIL import Image
 import pcr_exp
 from experiments.rebuild import RESULTS
 from experiments.results.made_by import made_by
+from pcr_exp.analysis.accuracy import per_panel
 from pcr_exp.analysis.caption import NOT_TIMED, Caption, describe_hardware, describe_task, of_runs
 from pcr_exp.analysis.figure import footer, panel_title, panels, put_caption
 from pcr_exp.analysis.frame import eval_curves, run_frame
@@ -46,6 +47,27 @@ def test_the_caption_of_runs_is_what_their_files_say(tmp_path: Path, make_run: M
     assert found.facts == (
         "n = 1 to 2 seeds each; storage 8 MiB/s / storage without a limit in MiB/s; Test CPU, 2 cores"
     )
+
+
+@pytest.mark.parametrize(
+    ("repeats", "said"),
+    [
+        ([(0, ""), (1, "")], "n = 2 seeds"),
+        ([(0, "0"), (1, "1")], "n = 2 folds"),
+        ([(0, "0"), (0, "1")], "n = 2 folds"),
+        ([(0, "0"), (1, "0"), (0, "1"), (1, "1")], "n = 4 runs"),
+    ],
+)
+def test_repeats_are_called_what_tells_them_apart(
+    tmp_path: Path, make_run: MakeRun, repeats: list[tuple[int, str]], said: str
+) -> None:
+    make_run(tmp_path, "baseline")
+    one = run_frame(read_runs(tmp_path))
+    frame = pd.concat([one.assign(seed=seed, fold=fold) for seed, fold in repeats], ignore_index=True)
+    assert of_runs(frame, "Accuracy").facts.startswith(f"{said};")
+    curves = eval_curves(frame)
+    (_, subtitle, _), *_ = per_panel(curves)
+    assert f"{said} per scan level" in subtitle
 
 
 def test_a_run_that_measured_its_images_is_called_by_them(tmp_path: Path, make_run: MakeRun) -> None:

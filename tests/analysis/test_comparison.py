@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -85,6 +86,18 @@ def test_an_unknown_key_is_refused(runs: list[Run]) -> None:
 def test_a_reference_that_no_run_has_is_refused(some: bool, runs: list[Run]) -> None:
     with pytest.raises(RunError, match="reference=unsmoothed: no run has this value; found"):
         compare_setting(run_frame(runs if some else []), "loader.decode", "unsmoothed")
+
+
+@pytest.mark.parametrize("key", ["scan", "loader.decode"])
+def test_runs_without_a_pair_are_refused(runs: list[Run], key: str, tmp_path: Path, make_run: Any) -> None:
+    """Values of a key that decides the panel, or of levels and seeds of their own, have no reference."""
+    make_run(tmp_path, "baseline", seed=7)
+    frame = run_frame([*runs[:2], *read_runs(tmp_path)])
+    reference = {"scan": "baseline", "loader.decode": "libjpeg"}[key]
+    if key == "loader.decode":
+        assert frame["config"].iloc[2]["loader"]["decode"] != reference
+    with pytest.raises(RunError, match=rf"compare={key}: nothing to compare: runs with {reference} differ"):
+        compare_setting(frame, key, reference)
 
 
 def test_runs_that_differ_in_something_else_are_refused(runs: list[Run]) -> None:

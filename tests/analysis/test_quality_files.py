@@ -8,7 +8,14 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from pcr_exp.analysis.quality import SET_COLUMNS, load_quality, read_metas, write_quality
+from pcr_exp.analysis.quality import (
+    SET_COLUMNS,
+    caption_of,
+    load_quality,
+    metas_by_name,
+    read_metas,
+    write_quality,
+)
 from pcr_exp.errors import RunError
 from pcr_exp.measuring.quality import QUALITY_COLUMNS, summarise_quality
 from pcr_exp.records.index import RecordEntry, RecordIndex
@@ -81,6 +88,14 @@ def test_sets_of_one_name_are_told_apart_by_their_key_and_decode_mode(tmp_path: 
     write_quality(tmp_path / "c", ROWS.iloc[:1], index("pets", "bbbb2222"), DECODED | {"decode": "scaled"})
     names = load_quality(tmp_path)["dataset"].tolist()
     assert names == ["pets aaaa, libjpeg", "pets bbbb, libjpeg", "pets bbbb, scaled"]
+
+
+def test_the_caption_counts_the_images_of_every_measurement_of_a_name(tmp_path: Path) -> None:
+    more = pd.concat([ROWS, ROWS.assign(id="b.jpg")])
+    write_quality(tmp_path / "a", ROWS, index("photos", "abcd"), DECODED)
+    write_quality(tmp_path / "b", more, index("photos", "efgh"), DECODED)
+    caption = caption_of(metas_by_name(tmp_path), "Quality", "whole images")
+    assert caption.n == "n = 1 to 2 images each"
 
 
 @pytest.mark.parametrize("name", ["quality.json", "quality.csv"])

@@ -63,6 +63,13 @@ def test_baseline_and_all_scans_of_one_seed_are_one_point(points: pd.DataFrame) 
     assert len(points) == 2 * 5
 
 
+def test_folds_of_one_seed_are_points_of_their_own(runs: list[Run]) -> None:
+    frame = run_frame(runs)
+    folds = tolerance_points(frame.assign(fold=frame["seed"].map(str), seed=0))
+    assert len(folds) == 2 * 5 and folds["fold"].nunique() == 2
+    assert tolerance_fits(folds)["num_seeds"].tolist() == [2]
+
+
 def test_levels_that_were_not_measured_are_left_out(runs: list[Run]) -> None:
     nothing = [replace(run, manifest=replace(run.manifest, quality=[])) for run in runs]
     assert set(tolerance_points(run_frame(nothing))["scan"]) == {"all scans"}

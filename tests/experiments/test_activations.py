@@ -216,6 +216,10 @@ def test_a_study_is_written_with_its_command(
     assert {path.stem for path in files} == {
         *("activations", "activation_memory", "codec_errors", "gradient_errors", "gradient_sigma")
     }
+    sigmas, normal = tables
+    given = {"title": "narrow layers", "bound": 0.01, "dataset": "cars"}
+    fewer = write_study(tmp_path / "narrow", codec, sigmas, normal.head(0), memory, **given)
+    assert {path.stem for path in fewer} == {path.stem for path in files} - {"gradient_errors"}
     (tmp_path / "run").mkdir()
     layers().to_csv(tmp_path / "run" / "activations.csv", index=False)
     config = "dataset: {name: cars, label: make}\nmodel: {name: vgg11}\n"

@@ -11,6 +11,7 @@ from made_runs import written
 from experiments.pcr.learning import fair_baseline_table, write_fair_baseline
 from pcr_exp.analysis.frame import run_frame
 from pcr_exp.analysis.runs import read_runs
+from pcr_exp.errors import RunError
 
 # learning rate: top-1 and loss on the tune split after the last epoch
 FOUND = {0.003: (0.70, 0.9), 0.01: (0.80, 0.8), 0.03: (0.80, 0.6), 0.1: (0.50, 2.0)}
@@ -57,3 +58,13 @@ def test_searches_by_different_metrics_or_epochs_choose_for_themselves(tmp_path:
     runs = run_frame(read_runs(tmp_path))
     both = fair_baseline_table(pd.concat([runs, runs.assign(headline="balanced_accuracy")]))
     assert len(both) == 8 and both.groupby("headline")["chosen"].sum().tolist() == [1, 1]
+
+
+def test_runs_that_differ_in_other_settings_are_not_averaged(tmp_path: Path, make_run: Any) -> None:
+    make_search(tmp_path / "a", make_run)
+    make_search(tmp_path / "b", make_run)
+    for config in (tmp_path / "b").rglob("config.yaml"):
+        config.write_text(config.read_text().replace("weight_decay: 0.0001", "weight_decay: 0.5"))
+    runs = pd.concat([run_frame(read_runs(tmp_path / name)) for name in "ab"])
+    with pytest.raises(RunError, match=r"differ in other settings than learning rate and crops\. Put each"):
+        fair_baseline_table(runs)

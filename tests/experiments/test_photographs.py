@@ -15,9 +15,9 @@ import scipy.io
 from PIL import Image
 
 from experiments.photographs import layouts
-from experiments.photographs.__main__ import main
-from experiments.photographs.found import expected_table, find, page_table, sets_table
-from experiments.photographs.layouts import SOURCES, GitFiles, Repository, lay, read_origin
+from experiments.photographs.__main__ import main, report
+from experiments.photographs.found import Found, expected_table, find, page_table, sets_table
+from experiments.photographs.layouts import SOURCES, GitFiles, Origin, Repository, lay, read_origin
 from pcr_exp.datasets.sample import split_of
 from pcr_exp.errors import DatasetError
 from pcr_exp.places import CHECKOUT
@@ -250,6 +250,14 @@ def test_tables_are_written_and_what_is_not_as_expected_is_said(
     assert pd.read_csv(tmp_path / "tables/folds.csv")["images"].sum() == 35
     expected = pd.read_csv(tmp_path / "tables/expected.csv").set_index("number")
     assert expected.loc["quality", "agrees"] and not expected.loc["files", "agrees"]
+
+
+def test_of_a_set_without_a_good_file_the_bad_ones_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bad = Found("cars", "cars", Origin("", "", "", num_files=1), [], ["a.jpg: torn"])
+    assert report([bad], tmp_path / "tables") == 1
+    assert capsys.readouterr().out == "a.jpg: torn\n" and not (tmp_path / "tables").exists()
 
 
 def test_what_was_typed_wrongly(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -177,6 +177,17 @@ def test_no_speedup_over_a_baseline_that_did_not_reach_the_target(tmp_path: Path
     assert row["time_s"] == pytest.approx(20) and pd.isna(row["speedup"])
 
 
+def test_trainings_that_learned_otherwise_are_not_joined(tmp_path: Path, make_run: MakeRun) -> None:
+    learned, timed = tmp_path / "learned", tmp_path / "timed"
+    learn(learned, make_run, "baseline", (0.3, 0.7), (0.3, 0.7))
+    learn(learned, make_run, "group_1", (0.3, 0.7), learning_rate=0.5)
+    short(timed, make_run, "baseline", 1.0, 40.0)
+    with pytest.raises(
+        RunError, match=r"differ in settings of learning, such as epochs, .* a folder of its own"
+    ):
+        projected_times(*read((learned, timed)), TARGETS)
+
+
 def test_a_short_run_of_one_row_has_no_speed(roots: tuple[Path, Path]) -> None:
     learned, timed = read(roots)
     timed["rows"].iloc[0][1:] = []

@@ -47,7 +47,9 @@ def test_only_what_is_there_is_replaced(results: Path) -> None:
     assert found.keys() == {*(f"known.{ending}" for ending in ENDINGS), "table.md", "tables.md"}
     assert found["known.csv"] == b"x\n1\n" and found["known.png"].startswith(b"\x89PNG")
     assert found["table.md"] == b"committed" and found["tables.md"] == b"every case"
-    main([str(results / "elsewhere")])  # draws nothing
+    main([str(results)])
+    with pytest.raises(RunError, match=r"elsewhere: wanted a folder of .*made_by\.yaml, or one above"):
+        list(redraw([results / "elsewhere"]))
 
 
 @pytest.mark.usefixtures("light_figures")

@@ -95,6 +95,17 @@ def test_repeats_become_one_cell() -> None:
     assert (found["n"], statistics) == (3, [390, 380, 400])
 
 
+def test_decoders_are_cells_of_their_own() -> None:
+    rows = [
+        row(rate, count, decode=decode, model_images_per_s=None, cpu_s_per_image=1 / rate_of_one)
+        for decode, rate_of_one in (("libjpeg", 1000.0), ("scaled", 4000.0))
+        for count, rate in ((1, rate_of_one), (2, 2 * rate_of_one))
+    ]
+    cells = compare(frame(rows), num_cores=2)
+    assert cells["n"].tolist() == [1, 1, 1, 1] and cells["error"].abs().max() == pytest.approx(0)
+    assert cells["decode"].tolist() == ["libjpeg", "libjpeg", "scaled", "scaled"]
+
+
 def test_what_one_process_decodes_must_be_measured() -> None:
     with pytest.raises(
         RunError, match=r"no rate of one process without limits was measured for group_5.*\[1\]"
