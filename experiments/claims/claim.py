@@ -246,13 +246,13 @@ _NEEDED = ("name", "says", "source", "published", "certainty")
 _KNOWN = {field.name for field in fields(Claim)} | {"less_certain", "arguments"}
 
 
-def read_claims(path: Path = CLAIMS_FILE) -> list[tuple[str, list[Claim]]]:
+def read_claims() -> list[tuple[str, list[Claim]]]:
     """Read all claims, by the system that makes them.
 
     Raises:
         ConfigError: a claim has an unknown key or value, or lacks a key.
     """
-    declared: dict[str, list[dict[str, Any]]] = yaml.safe_load(path.read_text())
+    declared: dict[str, list[dict[str, Any]]] = yaml.safe_load(CLAIMS_FILE.read_text())
     return [(system, [claim_of(entry) for entry in entries]) for system, entries in declared.items()]
 
 

@@ -80,13 +80,12 @@ def _stopwatch(device: torch.device) -> Callable[[], float]:
     return stop
 
 
-def largest(fits: Callable[[int], bool], most: int, fineness: int = _FINENESS) -> int:
-    """Return the largest number up to `most` that fits, to one part in `fineness`; 0 if not even 1 fits.
+def largest(fits: Callable[[int], bool], most: int) -> int:
+    """Return the largest number up to `most` that fits, to one part in _FINENESS; 0 if not even 1 fits.
 
     Args:
         fits: Returns whether a number fits. Every number below one that fits is assumed to fit.
         most: Upper limit, at least 1.
-        fineness: Inverse of the relative precision.
     """
     good, bad = 0, None
     trial = 1
@@ -95,7 +94,7 @@ def largest(fits: Callable[[int], bool], most: int, fineness: int = _FINENESS) -
             good, trial = trial, min(2 * trial, most)
         else:
             bad = trial
-    while bad is not None and bad - good > max(1, good // fineness):
+    while bad is not None and bad - good > max(1, good // _FINENESS):
         trial = (good + bad) // 2
         good, bad = (trial, bad) if fits(trial) else (good, trial)
     return good

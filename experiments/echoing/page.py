@@ -22,9 +22,9 @@ from experiments.echoing.figures import (
 from experiments.echoing.frame import COMPARED, PANEL_KEYS, SERIES_KEYS, echo_frame, tuned
 from experiments.results.methods import describe_target
 from pcr_exp.analysis.distinguishing import describe_settings
+from pcr_exp.analysis.frame import eval_curves
 from pcr_exp.analysis.page import Output, joined, sections
 from pcr_exp.analysis.primary_metric import metric_of
-from pcr_exp.analysis.runs import evaluations_at
 from pcr_exp.analysis.statistics import describe_interval
 from pcr_exp.analysis.style import describe_scan
 from pcr_exp.analysis.tables import (
@@ -82,11 +82,7 @@ def byte_curves(frame: pd.DataFrame, chosen: pd.DataFrame) -> pd.DataFrame:
     keys = [*PANEL_KEYS, *SERIES_KEYS, "learning_rate"]
     shared = ["encoding", "group", "n", "num_rates"]
     facts = chosen[[*keys, *shared, "target_score", "majority_share", "num_classes", "headline"]]
-    evaluations = pd.DataFrame(
-        {"run_id": run["run_id"], **{key: row[key] for key in ("epoch", "record_bytes", "val_score")}}
-        for run in frame.to_dict("records")
-        for row in evaluations_at("full", run["rows"])
-    )
+    evaluations = eval_curves(frame)[["run_id", "epoch", "record_bytes", "val_score"]]
     joined = frame[[*keys, "run_id"]].merge(facts, on=keys).merge(evaluations, on="run_id")
     curves = joined.groupby([*facts.columns, "epoch"], sort=True, dropna=False)
     return curves[["record_bytes", "val_score"]].mean().reset_index()

@@ -21,7 +21,7 @@ from experiments.pcr.learning import GROUP_COLUMNS
 from experiments.pcr.model_validation import steady_images_per_s
 from pcr_exp.analysis.frame import LEVEL, first_reached, setting_keys
 from pcr_exp.analysis.intervals import half_of
-from pcr_exp.analysis.plan import bandwidth_images_per_s, images_per_s
+from pcr_exp.analysis.plan import roofline_images_per_s
 from pcr_exp.analysis.reporting_rules import (
     NAN,
     UNLIKE,
@@ -242,8 +242,10 @@ def _speedups(
     faster = log_mean(_epoch_s(theirs)).times(log_mean(_epoch_s(level.at(bandwidth))), -1)
     found = _with_interval("speedup", fewer, faster)
     rates = [
-        modelled_images_per_s(
-            which.free_images_per_s, bandwidth, which.at(bandwidth)["mean_image_bytes"].iloc[0]
+        roofline_images_per_s(
+            which.at(bandwidth)["mean_image_bytes"].iloc[0],
+            bandwidth_bytes_per_s=bandwidth * MIB,
+            compute_images_per_s=which.free_images_per_s,
         )
         for which in (level, baseline)
         if not math.isnan(which.free_images_per_s)
@@ -251,15 +253,6 @@ def _speedups(
     if len(rates) == 2:
         found["model_speedup"] = math.exp(fewer.mean) * rates[0] / rates[1]
     return found
-
-
-def modelled_images_per_s(free_images_per_s: float, bandwidth_mib_per_s: float, image_bytes: float) -> float:
-    """Return min(X, W / E[s]): the rate that storage and the rest of training allow."""
-    limits = {
-        "compute": free_images_per_s,
-        "bandwidth": bandwidth_images_per_s(bandwidth_mib_per_s * MIB, image_bytes),
-    }
-    return images_per_s(limits)[0]
 
 
 def _no_time(

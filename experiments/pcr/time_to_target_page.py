@@ -15,11 +15,12 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator
 
 from experiments.pcr.learning import GROUP_COLUMNS
-from experiments.pcr.time_to_target import OVERSHOT, modelled_images_per_s, projected_times, read_targets
+from experiments.pcr.time_to_target import OVERSHOT, projected_times, read_targets
 from pcr_exp.analysis.caption import of_runs
 from pcr_exp.analysis.figure import draw_panels, save_figure
 from pcr_exp.analysis.frame import run_frame
 from pcr_exp.analysis.measured import measured_line
+from pcr_exp.analysis.plan import roofline_images_per_s
 from pcr_exp.analysis.reporting_rules import all_hardware
 from pcr_exp.analysis.runs import read_runs, read_timed_runs
 from pcr_exp.analysis.style import describe_scan, scan_levels
@@ -34,6 +35,7 @@ from pcr_exp.analysis.tables import (
     three_figures,
 )
 from pcr_exp.errors import RunError
+from pcr_exp.system import MIB
 from pcr_exp.training.task import primary_metric_named
 
 _PANEL = [*GROUP_COLUMNS, "setting"]
@@ -129,7 +131,11 @@ def model_curve(rows: pd.DataFrame, level: pd.DataFrame, bandwidths: Sequence[fl
 
     def ratio(bandwidth: float) -> float:
         rates = [
-            modelled_images_per_s(row["free_images_per_s"], bandwidth, row["image_bytes"])
+            roofline_images_per_s(
+                row["image_bytes"],
+                bandwidth_bytes_per_s=bandwidth * MIB,
+                compute_images_per_s=row["free_images_per_s"],
+            )
             for row in (ours, theirs)
         ]
         return rates[0] / rates[1]

@@ -22,6 +22,7 @@ from scipy import stats
 
 from experiments.pcr.tolerance_slopes import measured_in
 from experiments.results.made_by import recorded_hardware
+from experiments.results.study import Study
 from pcr_exp.analysis.caption import NOT_TIMED, Caption
 from pcr_exp.analysis.figure import BELOW, footer, panel_title, panels, points_axis, save_figure
 from pcr_exp.analysis.intervals import CONFIDENCE
@@ -104,7 +105,7 @@ def _lost(folder: Path) -> pd.DataFrame:
 _UPPER = 0.5 + CONFIDENCE / 2
 
 
-def correlations(rows: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
+def correlations(rows: pd.DataFrame) -> pd.DataFrame:
     """Return Spearman's rank correlation between predicted and actual losses, one row per deployment.
 
     `low` and `high` are the ends of 95 % of NUM_DRAWS draws of all points from their own errors, normal for
@@ -112,7 +113,7 @@ def correlations(rows: pd.DataFrame, seed: int = 0) -> pd.DataFrame:
     `within` is the lowest correlation within a task, `mean_error` the mean absolute difference in points, and
     `above` the share of points at which training lost more than predicted.
     """
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(0)
     found = []
     for deployment, part in rows.groupby("deployment", sort=True):
         foretold_points = part["foretold"].to_numpy()
@@ -234,19 +235,14 @@ def write_comparison(tolerance: Path, trained: Sequence[Path], out: Path) -> pd.
     return rows
 
 
-def main() -> None:
-    """Run the command line, as the module describes."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("trained", nargs="+", type=Path, help="folders with a deployment.csv")
-    parser.add_argument(
-        "--tolerance", type=Path, required=True, help="holds folders of experiments.tolerance"
-    )
-    parser.add_argument("--out", type=Path, default=Path("outputs/tolerance"))
-    given = parser.parse_args()
+def compare(given: argparse.Namespace) -> None:
+    """Write the comparison, and print its page."""
     print(correlations_page(write_comparison(given.tolerance, given.trained, given.out)))
 
+
+main = Study(__doc__, "outputs/tolerance", compare, repeats=None, images=False)
+main.add("trained", nargs="+", type=Path, help="folders with a deployment.csv")
+main.add("--tolerance", type=Path, required=True, help="holds folders of experiments.tolerance")
 
 if __name__ == "__main__":
     main()

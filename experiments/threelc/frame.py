@@ -14,8 +14,8 @@ from typing import Any
 import pandas as pd
 
 from experiments.results.methods import over_seeds, page_frame
-from pcr_exp.analysis.frame import seconds_of
-from pcr_exp.analysis.runs import evaluations_at
+from pcr_exp.analysis.accuracy import with_seconds
+from pcr_exp.analysis.frame import eval_curves
 from pcr_exp.analysis.statistics import distinct_seeds, paired_difference, paired_ratio
 from pcr_exp.config.related_methods import GradientsConfig
 from pcr_exp.runs.rows import Row
@@ -228,16 +228,7 @@ def accuracy_curves(frame: pd.DataFrame) -> pd.DataFrame:
     timed = frame[frame["timing_excluded_because"] == ""]
     if timed.empty:
         return pd.DataFrame(columns=[*_SERIES, *CODEC, "n", "epoch", "seconds", "val_score"])
-    evaluations = [
-        {
-            "run_id": run["run_id"],
-            "epoch": row["epoch"],
-            "seconds": seconds_of(row),
-            "val_score": row["val_score"],
-        }
-        for run in timed.to_dict("records")
-        for row in evaluations_at("full", run["rows"])
-    ]
+    evaluations = with_seconds(eval_curves(timed))[["run_id", "epoch", "seconds", "val_score"]]
     curves = _means(timed, evaluations, ["epoch"], ["seconds", "val_score"])
     lengths = curves.groupby(_SERIES)["epoch"].transform("size")
     return curves[lengths > 1].reset_index(drop=True)

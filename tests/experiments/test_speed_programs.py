@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Sequence
 from functools import partial
 from importlib import import_module
@@ -57,10 +56,6 @@ def made(module: str, arguments: Sequence[str], table: str) -> pd.DataFrame:
     [
         ("decode", "antialias/cost.csv", [], {"NUM_IMAGES": 4}),
         ("decoder", "throughput/decoder.csv", ["--num-images", "2"], {}),
-        pytest.param(
-            *("crop_starts", "throughput/crop_starts.csv", ["--num-images", "2"], {}),
-            marks=pytest.mark.skipif(shutil.which("jpegtran") is None, reason="jpegtran is not installed"),
-        ),
         (
             "epoch_starts",
             "throughput/epoch_starts.csv",
@@ -142,8 +137,7 @@ def data(images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     names = ["n0", "n1", *(f"x{number}" for number in range(998))]
     (tmp_path / "imagenet_wnids.txt").write_text("\n".join(names))
     images.rename(tmp_path / "imagenet_native_sample")
-    for module in ("resize_filter", "reduced_sizes"):
-        monkeypatch.setattr(f"experiments.pcr.{module}.DATA", tmp_path)
+    monkeypatch.setattr("experiments.pcr.resize_filter.DATA", tmp_path)
     return tmp_path
 
 
@@ -177,18 +171,6 @@ def test_the_classifier_is_asked_about_images_that_it_has_not_seen() -> None:
     swapped = features.copy()
     swapped[:, 0] = 5 * (1 - labels)
     assert (module.cross_validated(features, swapped, labels).classes != labels).all()
-
-
-def test_reduced_sizes(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    module = import_module("experiments.pcr.reduced_sizes")
-    cases = [case for case in module.CASES if case.images == "imagenet_native"][:1]
-    small = [case._replace(px=48) for case in cases]
-    set_all(monkeypatch, "experiments.pcr.reduced_sizes", CASES=small, NUM_LARGE=1, LARGE_PX=(300, 400))
-    arguments = [*ONE, "--images", str(data / "imagenet_native_sample"), "--out", "out"]
-    module.main(arguments)
-    for name in ("cost", "accuracy"):
-        committed = pd.read_csv(RESULTS / "reduced_sizes" / f"{name}.csv")
-        assert list(pd.read_csv(f"out/{name}.csv")) == list(committed)
 
 
 def test_cases_take_turns() -> None:
