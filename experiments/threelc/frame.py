@@ -248,7 +248,7 @@ def bits_curves(frame: pd.DataFrame) -> pd.DataFrame:
             for direction, column in DIRECTIONS.items():
                 bits = {"direction": direction, "coded_bits": coded_bits(row, before, [column])}
                 intervals.append({"run_id": run["run_id"], "step": row["step"], **bits})
-    curves = _means(frame, intervals, ["step", "direction"], ["coded_bits"])
+    curves = _means(frame, pd.DataFrame(intervals), ["step", "direction"], ["coded_bits"])
     curves = curves[curves["zero_run"] & curves["coded_bits"].notna()]
     for longest in ("epochs", "bandwidth_mbit_per_s"):
         most = curves.groupby([*PANEL_KEYS, "mode", "codec"])[longest].transform("max")
@@ -256,10 +256,10 @@ def bits_curves(frame: pd.DataFrame) -> pd.DataFrame:
     return curves.reset_index(drop=True)
 
 
-def _means(frame: pd.DataFrame, rows: list[dict], by: list[str], measures: list[str]) -> pd.DataFrame:
+def _means(frame: pd.DataFrame, rows: pd.DataFrame, by: list[str], measures: list[str]) -> pd.DataFrame:
     frame = frame.assign(n=frame.groupby(_SERIES)["seed"].transform("nunique"))
     facts = [*_SERIES, *CODEC, "n", "target_score", "majority_share", "num_classes", "headline"]
-    joined = frame[["run_id", *facts]].merge(pd.DataFrame(rows), on="run_id")
+    joined = frame[["run_id", *facts]].merge(rows, on="run_id")
     means = joined.groupby([*facts, *by], sort=True, dropna=False)[measures].mean()
     return means.reset_index()
 

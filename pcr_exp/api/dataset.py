@@ -349,6 +349,11 @@ class RecordDataset(Dataset[tuple[Any, Any]]):
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_reader": None}
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        if not self._epoch.is_shared():  # a deep copy, or pickled for another program: it gets its own epoch
+            self._epoch = self._epoch.clone().share_memory_()
+
     def _locate(self, index: int) -> tuple[int, int]:
         """Return (record, number in the record) of an image."""
         if not -len(self) <= index < len(self):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -171,7 +172,7 @@ def forget_outcome(folder: Path, number: int) -> None:
 
 def read_numbered(folder: Path) -> dict[int, Outcome]:
     """Read the outcomes so far, by job number."""
-    return {int(file.stem[4:8]): Outcome(**json.loads(file.read_text())) for file in _files(folder)}
+    return {int(file.stem.split("-")[1]): Outcome(**json.loads(file.read_text())) for file in _files(folder)}
 
 
 def read_outcomes(folder: Path) -> list[Outcome]:
@@ -260,7 +261,8 @@ def escape(text: object) -> str:
 
 
 def _files(folder: Path) -> list[Path]:
-    return sorted(folder.glob(f"job-[0-9][0-9][0-9][0-9]{_rank()}.json"))
+    name = re.compile(rf"job-\d+{_rank()}\.json")
+    return sorted(path for path in folder.glob("job-*.json") if name.fullmatch(path.name))
 
 
 def _rank() -> str:

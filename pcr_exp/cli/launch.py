@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import re
+import shutil
 import signal
 import sys
+import tempfile
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -51,6 +55,9 @@ if TYPE_CHECKING:
 
 FLAGS = {"--dry-run": "dry_run=true", "--check": "check=times", "--check=content": "check=content"}
 """Options of the command line, and the Hydra overrides that they stand for."""
+_DRY_RUN = re.compile(r"\+{0,2}dry_run=(true|1|yes|on)", re.IGNORECASE)
+_OF_SWEEPS = re.compile(r"\+{0,2}hydra(/launcher=|\.launcher\.|\.sweep\.dir=).*", re.DOTALL)
+"""Settings of where a sweep runs and leaves its list of jobs."""
 T = TypeVar("T")
 
 
@@ -76,6 +83,8 @@ def _launch(job: HydraTask[Any], config_name: str) -> None:
             typed = check_arguments()
             prepare_hydra(named_packages(typed), {config_name: job.schema})
             add_overrides(smoke_overrides(config_name, typed))
+            if any(_DRY_RUN.fullmatch(override) for override in typed):
+                leave_sweeps_alone()
             main()
         except ConfigError as error:  # the command line is wrong
             tell(error)
@@ -236,6 +245,17 @@ def add_overrides(overrides: Sequence[str]) -> None:
     places = [i for i, argument in given if "=" in argument and not argument.startswith("-")]
     place = places[0] if places else len(sys.argv)
     sys.argv[place:place] = overrides
+
+
+def leave_sweeps_alone() -> None:
+    """Run the jobs of a sweep here, and list them in a folder that is removed when this process ends.
+
+    A dry run would otherwise replace the list of the sweep that it is about, or be handed to a cluster.
+    """
+    folder = tempfile.mkdtemp(prefix="pcr-exp-dry-run-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    sys.argv[1:] = [argument for argument in sys.argv[1:] if not _OF_SWEEPS.fullmatch(argument)]
+    add_overrides([f"hydra.sweep.dir={folder}", "hydra/launcher=basic"])
 
 
 def end_undisturbed() -> None:

@@ -7,15 +7,18 @@ writes the same log as a single run. All machines must see the same files.
 
 from __future__ import annotations
 
+import math
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import psutil
 from omegaconf import DictConfig
 from rich.console import Console
 
@@ -38,6 +41,8 @@ from pcr_exp.system.ray_cluster import connect_to_ray
 
 _TIMEOUT_S = 60.0
 """Seconds that a job has to save a checkpoint and end."""
+_LOOK_S = 0.1
+"""Seconds between two looks at whether a job has ended."""
 
 
 @dataclass(slots=True)
@@ -66,6 +71,7 @@ class JobCommand:
             )
             self._process = process
             try:
+                _wait_for_end(process)
                 status = process.wait()
             except BaseException:
                 self.end()
@@ -77,10 +83,9 @@ class JobCommand:
         """Ask the job to save a checkpoint and end, wait for it, and kill it if it takes too long."""
         if self._process is not None and self._process.poll() is None:
             self._process.terminate()
-            try:
-                self._process.wait(_TIMEOUT_S)
-            except subprocess.TimeoutExpired:
+            if not _wait_for_end(self._process, _TIMEOUT_S):
                 self._process.kill()
+            self._process.poll()
 
     def checkpoint(self) -> Any:
         """Return what submitit is to requeue; it calls this at the time limit or on preemption."""
@@ -88,6 +93,27 @@ class JobCommand:
 
         self.end()
         return DelayedSubmission(JobCommand(self.command, self.folder, self.variables, self.log))
+
+
+def _wait_for_end(process: subprocess.Popen[bytes], timeout_s: float = math.inf) -> bool:
+    """Wait until a process has ended; return whether it has.
+
+    Unlike `Popen.wait`, this takes no lock, so that a signal handler may wait while its thread does: submitit
+    calls `checkpoint` in one.
+    """
+    began_s = time.monotonic()
+    while process.returncode is None and not _has_ended(process.pid):
+        if time.monotonic() - began_s > timeout_s:
+            return False
+        time.sleep(_LOOK_S)
+    return True
+
+
+def _has_ended(pid: int) -> bool:
+    try:
+        return bool(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return True
 
 
 def job_commands(

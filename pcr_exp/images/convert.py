@@ -199,8 +199,9 @@ def _carry(path: Path, *, source: Path, target: Path, quality: int) -> Outcome |
     is_named_jpeg = path.suffix.lower() in _AS_THEY_ARE
     if data.startswith(SOI) or (is_named_jpeg and content not in _CONVERTED_CONTENT):
         write_atomic(_made_of(target / name), [data])
-        error = "" if data.startswith(SOI) else f"{content}, copied as it is"
-        return Outcome(str(name), len(data), len(data), 0.0, "", error) if error else None
+        if data.startswith(SOI):
+            return None
+        return Outcome(str(name), len(data), len(data), 0.0, "", f"{content}, copied as it is")
     try:
         converted = convert(data, quality)
     except ImageError as error:

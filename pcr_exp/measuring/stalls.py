@@ -11,6 +11,7 @@ as that of a full batch.
 
 from __future__ import annotations
 
+import copy
 import itertools
 import math
 import time
@@ -121,7 +122,8 @@ def measure(
 ) -> Stalls:
     """Measure training, the loader alone and the model alone.
 
-    Every measurement of the loader starts a new iteration. The first `num_warmup` batches are not counted;
+    Every measurement of the loader starts a new iteration; a loader of `pcr_exp.open` afterwards continues
+    where it was. The first `num_warmup` batches are not counted;
     they should outnumber those that the loader prepares ahead. Training is measured first: for its cold
     speed, the loader's bytes must not be in the page cache.
 
@@ -152,10 +154,11 @@ def measure(
         def run(batches: Iterable[Any], step: Callable[[Any], Any]) -> _Counted:
             return _run(batches, step, num_batches, num_warmup, now)
 
-        together = run(loader, step)
-        alone = run(loader, lambda _: None)
-        repeated = run(itertools.repeat(together.full_batch), step)
-        again = run(loader, step) if warm else None
+        with _position_kept(loader):
+            together = run(loader, step)
+            alone = run(loader, lambda _: None)
+            repeated = run(itertools.repeat(together.full_batch), step)
+            again = run(loader, step) if warm else None
     return Stalls(
         num_batches=together.full.num_batches,
         together_images_per_s=together.images_per_s,
@@ -163,6 +166,18 @@ def measure(
         model_images_per_s=repeated.images_per_s,
         warm_images_per_s=None if again is None else again.images_per_s,
     )
+
+
+@contextmanager
+def _position_kept(loader: Iterable[Any]) -> Iterator[None]:
+    """Return a loader of ours to its epoch and batch: a policy by epochs would be ahead of training."""
+    ours: Any = loader if hasattr(loader, "epoch") and hasattr(loader, "load_state_dict") else None
+    state = None if ours is None else copy.deepcopy(ours.state_dict())
+    try:
+        yield
+    finally:
+        if state is not None:
+            ours.load_state_dict(state)
 
 
 @dataclass(slots=True)

@@ -225,7 +225,7 @@ def _encode(
             on_report(split, report)
         num_before += len(samples)
     with suppress(StorageError):  # saves a later comparison, except on a read-only disk
-        write_source(folder, str(dataset.root), opened, images)
+        write_source(folder, dataset, opened, images)
 
 
 def _images_made_before(

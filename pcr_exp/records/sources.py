@@ -22,6 +22,7 @@ from dataclasses import asdict, dataclass, field
 from itertools import chain, islice
 from pathlib import Path
 
+from pcr_exp.config.dataset import DatasetConfig
 from pcr_exp.datasets.sample import Dataset, Sample
 from pcr_exp.datasets.seen import State, file_state, folder_state, some
 from pcr_exp.records import strict_json as check
@@ -30,6 +31,7 @@ from pcr_exp.records.markers import REJECTED_FILE, csv_of, write_rejected
 from pcr_exp.records.strict_json import Check, UnfitError, parse_json
 from pcr_exp.system import MIB
 from pcr_exp.system.atomic import write_atomic
+from pcr_exp.system.keys import key_of
 from pcr_exp.system.regular import open_regular_file, read_regular
 
 SOURCE_FILE = "source.json"
@@ -50,6 +52,7 @@ _SOURCE: dict[str, Check] = {
 _ADDED: dict[str, Check] = {
     "files": check.mapping_of(check.wholes(-(2**63), 2**63)),
     "num_files": check.whole(0, 2**63),
+    "asked": check.text,
 }
 """Missing from files of earlier versions; images are then compared once, and these fields are saved."""
 
@@ -76,6 +79,8 @@ class Source:
     """Image files: all, or at most MAX_COMPARED_FILES of them."""
     num_files: int = 0
     """Number of all image files."""
+    asked: str = ""
+    """`asked_of` the dataset's settings."""
 
     def is_unchanged(self) -> bool:
         """Return whether the states of the listed folders, label files and image files are unchanged.
@@ -124,6 +129,21 @@ def resolved(root: str) -> str:
     return str(Path(root).expanduser().resolve())
 
 
+def asked_of(dataset: DatasetConfig) -> str:
+    """Return a key of the table and of the columns that decide splits and values; empty without a table.
+
+    The name of records leaves these settings out, so records of one table may be asked for those of another.
+    Class columns are left out: records may hold several, and name them.
+    """
+    table = getattr(dataset, "table", None)
+    if table is None:
+        return ""
+    columns = asdict(dataset.columns)  # type: ignore[attr-defined]
+    del columns["labels"]
+    values = dataset.label if columns["kind"] != "class" else ""
+    return key_of({"table": resolved(table), "columns": columns, "values": values})
+
+
 def image_states(dataset: Dataset) -> dict[str, SourceImage]:
     """Return every image of a dataset with the current state of its file, by id."""
     return {
@@ -156,8 +176,10 @@ def compare(before: Mapping[str, SourceImage], now: Mapping[str, SourceImage]) -
     return changes, doubtful
 
 
-def write_source(folder: Path, root: str, dataset: Dataset, images: Mapping[str, SourceImage]) -> None:
-    """Save what the records in `folder` were made from.
+def write_source(
+    folder: Path, settings: DatasetConfig, dataset: Dataset, images: Mapping[str, SourceImage]
+) -> None:
+    """Save what the records in `folder` were made from: a dataset that was read with these settings.
 
     Raises:
         StorageError: the disk is full or cannot be written to.
@@ -165,12 +187,13 @@ def write_source(folder: Path, root: str, dataset: Dataset, images: Mapping[str,
     seen, files = dataset.seen, _files(dataset, images)
     chosen = sorted(files)[:: max(1, -(-len(files) // MAX_COMPARED_FILES))]
     source = Source(
-        root=resolved(root),
+        root=resolved(str(settings.root)),
         folders={str(path.resolve()): state for path, state in seen.folders.items()},
         tables={str(path.resolve()): state for path, state in seen.tables.items()},
         remarks=seen.all_remarks(),
         files={str(path.resolve()): files[path] for path in chosen},
         num_files=len(files),
+        asked=asked_of(settings),
     )
     header = ["split", "id", "labels", "bytes", "changed_at_ns"]
     rows = ([image.split, id_, image.labels, *(image.state or ("", ""))] for id_, image in images.items())

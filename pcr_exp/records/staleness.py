@@ -127,8 +127,8 @@ class Comparison:
         if root is None or not Path(root).is_dir():
             log.info("%s: the images are not here, so the records are not compared", self._dataset.name)
             return True
-        at_home = source is not None and source.root == sources.resolved(root)
-        if source is not None and at_home and not thorough and source.is_unchanged():
+        is_same = source is not None and not self._is_another()
+        if source is not None and is_same and not thorough and source.is_unchanged():
             log.info(
                 "%s: %d folders, %d label files and %d of %d image files have the same sizes and times as "
                 "when the records were made. No image was read; `%s` compares every byte",
@@ -140,7 +140,7 @@ class Comparison:
         if self.changes is None:  # encoding compares names, labels and sizes by the records' fingerprint
             return not self._records.auto_prepare
         if not self.changes:
-            if not (source is not None and at_home and self.images == self._before and source.is_unchanged()):
+            if not (source is not None and is_same and self.images == self._before and source.is_unchanged()):
                 self._keep()
             return True
         return self._decide()
@@ -193,12 +193,24 @@ class Comparison:
         rejected = {id_ for split in SPLITS for id_, _ in read_rejected(self._folder / split)}
         return [id_ for id_ in self.images if id_ not in known | (rejected - set(doubtful))]
 
+    def _is_another(self) -> bool:
+        """Whether the images come from another folder, or from another table or columns of it."""
+        source, now = (
+            self._source,
+            (sources.resolved(str(self._dataset.root)), sources.asked_of(self._dataset)),
+        )
+        return source is not None and (source.root, source.asked) != now
+
     def describe(self) -> str:
         """Describe the changes and the remedy."""
         root, made_from, elsewhere = str(self._dataset.root), "", ""
         if self._source is not None and self._source.root != sources.resolved(root):
             made_from = f", in {self._source.root}"
-            elsewhere = "If these are two datasets, give this one its own name: dataset.name=<name>. "
+        if self._is_another():
+            elsewhere = (
+                "If these are two datasets, give this one its own name: dataset.name=<name>; or, with "
+                "pcr.open, another folder: prepare=<folder>. "
+            )
         return (
             f"the images in {root} are not those that {self._folder} was made from{made_from}: "
             f"{self.changes}. {elsewhere}Set records.on_change: reencode encodes the records again, append "
@@ -228,4 +240,4 @@ class Comparison:
     def _keep(self) -> None:
         assert self.opened is not None
         with suppress(StorageError):  # records on a read-only disk are compared again next time
-            sources.write_source(self._folder, str(self._dataset.root), self.opened, self.images)
+            sources.write_source(self._folder, self._dataset, self.opened, self.images)

@@ -149,7 +149,7 @@ class RowFile:
             write_atomic(path, complete[:num_rows])
         self.num_rows = num_rows
         self._columns = columns
-        self._file = path.open("ab")
+        self._file = path.open("ab", buffering=0)  # what could not be written is not tried again
 
     def append(self, row: Row) -> None:
         """Validate and write a row.
@@ -160,15 +160,23 @@ class RowFile:
         """
         validate_row(row, self._columns)
         try:
-            self._file.write(json.dumps(row, allow_nan=False).encode() + b"\n")
-            self._file.flush()
+            rest = memoryview(json.dumps(row, allow_nan=False).encode() + b"\n")
+            while rest:
+                rest = rest[self._file.write(rest) or 0 :]
         except OSError as error:
             raise explain_os_error(error, Path(self._file.name)) from error
         self.num_rows += 1
 
     def sync(self) -> None:
-        """Flush all rows to disk: a checkpoint may count only rows that a crash cannot lose."""
-        os.fsync(self._file.fileno())
+        """Flush all rows to disk: a checkpoint may count only rows that a crash cannot lose.
+
+        Raises:
+            StorageError: the disk is full or cannot be written.
+        """
+        try:
+            os.fsync(self._file.fileno())
+        except OSError as error:
+            raise explain_os_error(error, Path(self._file.name)) from error
 
     def __enter__(self) -> RowFile:
         return self

@@ -351,8 +351,8 @@ def _is_passing(error: BaseException) -> bool:
     if status is not None:
         return is_passing_status(status)
     names = _names(error)
-    lasts = names & {"StorageError", "OfflineModeIsEnabled", "UnsupportedProtocol"}
-    lasts = lasts or _is_untrusted(error) or _is_unknown_name(error)
+    refused = names & {"StorageError", "OfflineModeIsEnabled", "UnsupportedProtocol"}
+    lasts = refused or _is_untrusted(error) or _is_unknown_name(error)
     return not lasts and bool(names & {"TransportError", "ConnectionError", "TimeoutError"})
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import multiprocessing
 import pickle
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -147,6 +149,18 @@ def test_transforms_get_what_they_take(split: Path) -> None:
         torch.nn.Sequential(v2.CenterCrop(8)): "tensor",
     }
     assert {t: WholeImageTransform(t)._images_as for t in wanted} == wanted
+
+
+@pytest.mark.parametrize("again", [copy.deepcopy, lambda data: pickle.loads(pickle.dumps(data))])
+def test_copies_have_epochs_of_their_own_that_workers_see(split: Path, again: Callable[..., Any]) -> None:
+    train = pcr.open(split, scan=SCHEDULE, label="number", transform=CROP)
+    copied = again(train)
+    loader = DataLoader(copied, batch_size=50, num_workers=1, persistent_workers=True)
+    found = []
+    for epoch in (0, 1):
+        copied.set_epoch(epoch)
+        found.append(torch.cat([images for images, _ in loader]))
+    assert not torch.equal(*found) and int(train._epoch) == 0
 
 
 @pytest.mark.parametrize(

@@ -74,6 +74,30 @@ def test_tables_are_prepared_too(
     assert folder.name == records_folder(command.dataset, command.records)
 
 
+def test_another_table_of_the_same_folder_is_not_taken_for_the_first(photos: Path, tmp_path: Path) -> None:
+    rows = (photos.parent / "labels.csv").read_text().splitlines()
+    (photos.parent / "few.csv").write_text("\n".join(rows[:18]))
+    records = tmp_path / "records"
+    train = pcr.open(photos.parent / "labels.csv", prepare=records)
+    with pytest.raises(RecordError, match=r"7 removed: .* or, with pcr\.open, another folder: prepare="):
+        pcr.open(photos.parent / "few.csv", prepare=records)
+    with pytest.raises(RecordError, match=r"with other labels"):
+        pcr.open(photos.parent / "labels.csv", prepare=records, label="size", labels=float)
+    few = pcr.open(photos.parent / "few.csv", prepare=tmp_path / "few")
+    assert len(few) < len(train) == len(pcr.open(photos.parent / "labels.csv", prepare=records))
+
+
+def test_a_table_of_another_name_and_equal_rows_is_compared_once(
+    photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = photos.parent / "labels.csv"
+    pcr.open(table, prepare=tmp_path / "records")
+    renamed = table.rename(table.with_name("renamed.csv"))
+    pcr.open(renamed, prepare=tmp_path / "records")
+    monkeypatch.setattr("pcr_exp.records.staleness.open_dataset", None)  # reading the table would fail
+    pcr.open(renamed, prepare=tmp_path / "records")
+
+
 def test_photographs_without_prepare_are_shown_the_line(photos: Path, tmp_path: Path) -> None:
     line = r"These are photographs. Call pcr_exp.open\('{}', prepare='records/'\): the first call"
     for path in (photos, photos / "cat", tmp_path / "labels.csv"):

@@ -49,18 +49,25 @@ def test_every_runner_says_what_it_would_do_and_does_nothing(
 
 
 @pytest.mark.program
-def test_a_sweep_is_added_up_and_leaves_nothing_but_its_own_list(tmp_path: Path) -> None:
+def test_a_sweep_is_added_up_and_leaves_nothing(tmp_path: Path) -> None:
+    """Neither the list of an earlier sweep in its folder is touched, nor a cluster asked."""
+    (tmp_path / "sweep").mkdir()
+    for name in ("job-0000.json", "sweep.json"):
+        (tmp_path / "sweep" / name).write_text("of an earlier sweep")
     roots = [
         f"dataset.root={tmp_path}/photos",
         f"records.root={tmp_path}/records",
         f"runs_root={tmp_path}/runs",
     ]
     sweep = [f"hydra.sweep.dir={tmp_path}/sweep", "scan=baseline,group_1", "-m", "--dry-run"]
+    sweep += ["hydra/launcher=slurm", "hydra.launcher.cluster=local"]
     done = call("train", "training.image_size=64", *roots, *sweep)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("1,536 images an epoch") == 2 and "in all: about " in done.stdout
     assert "of disk" in done.stdout and "records are not made yet" in done.stdout
     assert [path.name for path in tmp_path.iterdir()] == ["sweep"]
+    left = {path.name: path.read_text() for path in (tmp_path / "sweep").iterdir()}
+    assert left == dict.fromkeys(("job-0000.json", "sweep.json"), "of an earlier sweep")
 
 
 @pytest.fixture(autouse=True)

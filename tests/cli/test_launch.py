@@ -18,10 +18,11 @@ from pcr_exp.cli.jobs import (
     Outcome,
     SweepFolder,
     read_ended,
+    read_numbered,
     read_outcomes,
     write_outcome,
 )
-from pcr_exp.cli.launch import add_overrides, launch, print_sweep_state
+from pcr_exp.cli.launch import add_overrides, launch, leave_sweeps_alone, print_sweep_state
 from pcr_exp.cli.launchers import _started
 from pcr_exp.config.commands import FiguresConfig
 from pcr_exp.errors import RunError
@@ -139,6 +140,21 @@ def test_a_path_of_the_program_is_no_setting(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(sys, "argv", ["/data/user=me/train.py", "-m", "seed=1"])
     add_overrides(["dry_run=true"])
     assert sys.argv == ["/data/user=me/train.py", "-m", "dry_run=true", "seed=1"]
+
+
+def test_a_dry_run_has_a_sweep_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    typed = ["hydra/launcher=slurm", "++hydra.launcher.cluster=local", "hydra.sweep.dir=/mine", "seed=1,2"]
+    monkeypatch.setattr(sys, "argv", ["train.py", "-m", *typed])
+    leave_sweeps_alone()
+    _, multirun, folder, launcher, seeds = sys.argv
+    assert (multirun, launcher, seeds) == ("-m", "hydra/launcher=basic", "seed=1,2")
+    assert Path(folder.removeprefix("hydra.sweep.dir=")).is_dir() and "/mine" not in folder
+
+
+def test_of_more_jobs_than_four_digits_count_none_is_lost(tmp_path: Path) -> None:
+    for number in (0, 9999, 10_000, 12_345):
+        write_outcome(tmp_path, number, Outcome(str(number), BEGUN))
+    assert sorted(read_numbered(tmp_path)) == [0, 9999, 10_000, 12_345]
 
 
 def test_jobs_are_started_by_the_script_that_began_them(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -346,6 +346,26 @@ def test_a_job_whose_time_is_up_is_asked_to_end_and_queued_again(tmp_path: Path)
     assert (again.function.command, again.function.variables) == (job.command, {"A": "b"})
 
 
+def test_a_signal_in_mid_wait_ends_the_job_at_once(tmp_path: Path) -> None:
+    """submitit calls `checkpoint` in a signal handler of the thread that waits for the job."""
+    pytest.importorskip("submitit")
+    program = """
+import signal, sys, threading, time, os
+from pcr_exp.cli.launchers import JobCommand
+job = JobCommand([sys.executable, "-c", "import time; time.sleep(60)"], ".", {})
+def end(*_):
+    began_s = time.monotonic()
+    job.checkpoint()
+    print(time.monotonic() - began_s, flush=True)
+    os._exit(0)
+signal.signal(signal.SIGUSR2, end)
+threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGUSR2)).start()
+job()
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, check=True)
+    assert float(done.stdout) < 20, "the job ends at once, and is not killed after a minute"
+
+
 SLURM = {"timeout_min": 5, "cpus_per_task": 1, "gpus_per_node": 0, "mem_gb": None, "partition": None}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 import torch
 from torch import nn
 
+import pcr_exp as pcr
 from pcr_exp.errors import ConfigError
 from pcr_exp.measuring import stalls as stalls_module
 from pcr_exp.measuring.stalls import Stalls, measure
@@ -85,6 +87,14 @@ def test_a_loader_and_a_model_that_sleep() -> None:
     stalls = measure(loader, lambda _: time.sleep(0.01), num_batches=15, num_warmup=2)
     assert stalls.stall_share == pytest.approx(2 / 3, abs=0.1)
     assert stalls.loader_images_per_s == pytest.approx(500, rel=0.15)
+
+
+def test_a_loader_of_ours_is_left_where_it_was(split: Path) -> None:
+    loader = pcr.open(split, label="number").loader(batch_size=8, seed=0, image_size=16, num_workers=0)
+    next(iter(loader))
+    before = loader.state_dict()
+    measure(loader, lambda _: None, num_batches=15, num_warmup=1)
+    assert loader.state_dict() == before and loader.epoch == 0
 
 
 def test_a_module_is_trained_and_left_as_it_was() -> None:

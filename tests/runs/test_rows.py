@@ -1,13 +1,15 @@
 """The validator refuses impossible rows; the row file keeps exactly the rows that count."""
 
+import errno
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pcr_exp.errors import ConfigError, RunError
+from pcr_exp.errors import ConfigError, RunError, StorageError
 from pcr_exp.runs.rows import RowFile, deterministic_part, read_rows, validate_row
 from pcr_exp.system.columns import ROW_KINDS, Column
 from pcr_exp.training.columns import COLUMNS, with_declared
@@ -220,6 +222,26 @@ def test_a_row_is_in_the_file_when_append_returns(tmp_path: Path) -> None:
         rows.sync()
         assert rows.num_rows == 1
     assert len(read_rows(path)) == 1
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="/dev/full, a disk without room, is not here")
+def test_a_full_disk_is_told_once_and_in_words(tmp_path: Path) -> None:
+    with (
+        pytest.raises(StorageError, match="is full"),
+        RowFile(tmp_path / "rows.jsonl", 0) as rows,
+    ):
+        rows._file.close()
+        rows._file = Path("/dev/full").open("ab", buffering=0)  # noqa: SIM115
+        rows.append(row(step=1))
+
+
+def test_a_disk_that_cannot_be_flushed_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: int) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with RowFile(tmp_path / "rows.jsonl", 0) as rows, pytest.raises(StorageError, match="cannot be written"):
+        rows.sync()
 
 
 def test_rows_behind_the_checkpoint_and_a_torn_line_are_cut_off(tmp_path: Path) -> None:
