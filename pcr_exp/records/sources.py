@@ -25,6 +25,7 @@ from pathlib import Path
 from pcr_exp.config.dataset import DatasetConfig
 from pcr_exp.datasets.sample import Dataset, Sample
 from pcr_exp.datasets.seen import State, file_state, folder_state, some
+from pcr_exp.datasets.table import TableConfig
 from pcr_exp.records import strict_json as check
 from pcr_exp.records.fingerprint import content_key
 from pcr_exp.records.markers import REJECTED_FILE, csv_of, write_rejected
@@ -135,13 +136,12 @@ def asked_of(dataset: DatasetConfig) -> str:
     The name of records leaves these settings out, so records of one table may be asked for those of another.
     Class columns are left out: records may hold several, and name them.
     """
-    table = getattr(dataset, "table", None)
-    if table is None:
+    if not isinstance(dataset, TableConfig) or dataset.table is None:
         return ""
-    columns = asdict(dataset.columns)  # type: ignore[attr-defined]
+    columns = asdict(dataset.columns)
     del columns["labels"]
-    values = dataset.label if columns["kind"] != "class" else ""
-    return key_of({"table": resolved(table), "columns": columns, "values": values})
+    values = dataset.label if dataset.columns.kind != "class" else ""
+    return key_of({"table": resolved(dataset.table), "columns": columns, "values": values})
 
 
 def image_states(dataset: Dataset) -> dict[str, SourceImage]:
