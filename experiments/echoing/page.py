@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 import pandas as pd
+from matplotlib.figure import Figure
 
 from experiments.echoing.figures import (
     AXES,
@@ -57,24 +58,28 @@ def write_echo_report(output: Output) -> None:
     output.table("echo", summary, echo_to_markdown(summary, describe_settings(frame, COMPARED)))
     topics = pd.concat(pd.Series(_topic(rows), index=rows.index) for _, rows in summary.groupby(PANEL_KEYS))
     of_topic = dict(list(summary.groupby(topics)))
+
+    def draw(name: str, shows: str, rows: pd.DataFrame, how: Callable[[pd.DataFrame], Figure]) -> None:
+        output.figure(name, shows, rows, how, frame.merge(rows[PANEL_KEYS].drop_duplicates(), on=PANEL_KEYS))
+
     if "bytes" in of_topic:
         curves = byte_curves(frame, of_topic["bytes"])
-        output.figure("echo_bytes", "Accuracy over bytes read", curves, draw_score_against_bytes)
+        draw("echo_bytes", "Accuracy over bytes read", curves, draw_score_against_bytes)
     if "factor" in of_topic:
         timed = of_topic["factor"].query("timing_excluded_because == ''")
         if len(timed):
-            output.figure("echo_time", "What echoing takes, over the echo factor", timed, draw_echo_time)
+            draw("echo_time", "What echoing takes, over the echo factor", timed, draw_echo_time)
     for x in ("batch_size", "buffer"):
         if x in of_topic:
             shows = f"Fresh images to the target over {AXES[x]}"
-            output.figure(f"echo_{x}", shows, of_topic[x], partial(draw_fresh_against, x=x))
+            draw(f"echo_{x}", shows, of_topic[x], partial(draw_fresh_against, x=x))
     if "variant" in of_topic:
         variants = of_topic["variant"]
         shows = "Fresh images to the target"
-        output.figure("echo_fresh_to_target", shows, variants, draw_fresh_to_target)
+        draw("echo_fresh_to_target", shows, variants, draw_fresh_to_target)
         best = tuned(frame[frame["setting"].isin(variants["setting"])], "final_score")
         shows = "Accuracy at equal fresh images"
-        output.figure("echo_top1_at_budget", shows, best, draw_score_at_budget)
+        draw("echo_top1_at_budget", shows, best, draw_score_at_budget)
 
 
 def byte_curves(frame: pd.DataFrame, chosen: pd.DataFrame) -> pd.DataFrame:
