@@ -21,7 +21,7 @@ from pcr_exp.analysis.marks import chance_lines
 from pcr_exp.analysis.page import Output
 from pcr_exp.analysis.primary_metric import metric_of
 from pcr_exp.analysis.reporting_rules import NAN
-from pcr_exp.analysis.statistics import REPEAT, half_width
+from pcr_exp.analysis.statistics import REPEAT, half_width, repeat_of
 from pcr_exp.analysis.style import MUTED, ScanLevel, scan_levels
 from pcr_exp.config.scan_scripts import NUM_GROUPS
 
@@ -80,7 +80,8 @@ def tolerance_fits(points: pd.DataFrame) -> pd.DataFrame:
         numbers = (NAN,) * 4
         if line and not why:
             numbers = (line.slope, line.slope_ci95, line.intercept, line.r)
-        rows.append((*key, *numbers, len(part), len(levels), len(part[list(REPEAT)].drop_duplicates()), why))
+        num_seeds = len(part[repeat_of(part)].drop_duplicates())
+        rows.append((*key, *numbers, len(part), len(levels), num_seeds, why))
     return pd.DataFrame(rows, columns=FIT_COLUMNS)
 
 

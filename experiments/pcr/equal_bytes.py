@@ -150,12 +150,13 @@ def write_equal_bytes(output: Output) -> None:
     table = equal_bytes_table(output.frame)
     if len(table):
         output.table("equal_bytes", table, equal_bytes_to_markdown(table))
+        drawn = pd.concat(_panels(output.frame, None))
         output.figure(
             "equal_bytes",
             "Accuracy for as many bytes, read in other ways",
             table,
             draw_equal_bytes,
-            drawn=pd.concat(_panels(output.frame, None)),
+            drawn=drawn.assign(setting=drawn["way"]),
         )
 
 

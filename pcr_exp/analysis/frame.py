@@ -226,7 +226,8 @@ def setting_key(run: Mapping[Any, Any], less: Iterable[str] = SCAN_AND_SEED, kee
         part |= {"images": run["images_key"], "numerics": run["numerics"]}
     part["dataset"] = {key: value for key, value in part["dataset"].items() if not key.startswith("target_")}
     if run["fold"]:  # the key of the images covers their split, too
-        part["images"] = run["num_images"]
+        limited = run["config"]["dataset"].get("max_train_images") is not None
+        part["images"] = None if limited else run["num_images"]  # a limit leaves each fold another number
         del part["dataset"]["fold"]
     part = without(part, less)
     for name in keep:

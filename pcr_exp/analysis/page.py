@@ -51,9 +51,10 @@ class Output:
     ) -> None:
         """Save the figure that `draw` makes of `rows`, as `save_figure` does.
 
-        The caption covers all runs, or only those in `drawn` (default: `rows`) if it has a column `run_id`.
+        The caption covers `drawn`, runs of `run_frame`; by default all, or those in a column `run_id` of
+        `rows`.
         """
-        caption = of_runs(self.frame, shows, rows if drawn is None else drawn)
+        caption = of_runs(self.frame, shows, rows) if drawn is None else of_runs(drawn, shows)
         self.figures += save_figure(draw, rows, self.folder, name, caption)
 
 

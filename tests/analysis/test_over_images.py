@@ -177,13 +177,19 @@ def test_the_tables_of_a_packed_set_have_them(tmp_path: Path, make_run: MakeRun)
 
 
 @pytest.mark.usefixtures("light_figures")
-def test_the_folds_of_a_task_are_rows_of_one_table(tmp_path: Path, make_run: MakeRun) -> None:
-    """There is one line per level over five folds, although each fold has its own images key."""
+@pytest.mark.parametrize("max_train_images", ["null", "30"])
+def test_the_folds_of_a_task_are_rows_of_one_table(
+    tmp_path: Path, make_run: MakeRun, max_train_images: str
+) -> None:
+    """There is one line per level over five folds, although each fold has its own images key.
+
+    With a limit on training images, folds differ in the number of all their images as well.
+    """
     root, out = tmp_path / "runs", tmp_path / "out"
     for scan, score in (("baseline", 0.8), ("group_1", 0.7)):
         for fold in range(5):
             folder = make_run(root, scan, seed=fold, top1=(0.3, score + fold / 100))
-            _of_fold(folder, fold)
+            _of_fold(folder, fold, max_train_images)
     write_report(root, tmp_path / "nothing", out)
     summary = pd.read_csv(out / "summary.csv").set_index("scan")
     assert summary["n"].to_dict() == {"baseline": 5, "group_1": 5}
@@ -194,13 +200,14 @@ def test_the_folds_of_a_task_are_rows_of_one_table(tmp_path: Path, make_run: Mak
     assert beside["difference_points"].tolist() == pytest.approx([-10] * 5), "to the baseline of its fold"
 
 
-def _of_fold(folder: Path, fold: int) -> None:
+def _of_fold(folder: Path, fold: int, max_train_images: str) -> None:
     """Rewrite a run's files as if it had seed 0 and this fold of five."""
     manifest = json.loads((folder / "manifest.json").read_text())
-    manifest |= {"seed": 0, "images_key": f"{fold:016x}", "num_train": 70, "num_tune": 10, "num_val": 20}
+    num_val = 20 if max_train_images == "null" else 20 + fold
+    manifest |= {"seed": 0, "images_key": f"{fold:016x}", "num_train": 70, "num_tune": 10, "num_val": num_val}
     (folder / "manifest.json").write_text(json.dumps(manifest))
     config = (folder / "config.yaml").read_text()
-    for key, value in (("num_folds", 5), ("fold", fold)):
+    for key, value in (("num_folds", 5), ("fold", fold), ("max_train_images", max_train_images)):
         assert f"  {key}: null" in config
         config = config.replace(f"  {key}: null", f"  {key}: {value}")
     (folder / "config.yaml").write_text(config.replace(f"\nseed: {fold}\n", "\nseed: 0\n"))
