@@ -13,7 +13,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from pcr_exp.analysis.distinguishing import describe_settings
+from pcr_exp.analysis.distinguishing import describe_settings, titles_apart
 from pcr_exp.analysis.figure import (
     BELOW,
     footer,
@@ -41,46 +41,36 @@ from pcr_exp.analysis.tables import (
     percent,
     spread_cell,
 )
-from pcr_exp.errors import RunError
 
 MARGIN = 0.02
 """A target is the score of the chosen baseline minus this; 0.02 is 2 points."""
 
 GROUP_COLUMNS = ["dataset", "label", "model", "image_size_px"]
 
-_SEARCH = [*GROUP_COLUMNS, "headline", "epochs"]
-"""Columns that the runs of one search share."""
+_SEARCH = [*GROUP_COLUMNS, "headline", "epochs", "setting"]
+"""Columns that the runs of one search share. `setting` stands for all that it does not tune."""
 
 TUNED_COLUMNS = ["learning_rate", "crop_scale_min"]
 
+_TUNED = (*SCAN_AND_SEED, "training.learning_rate", "dataset.augment")
+
 FAIR_COLUMNS = [
     *(*GROUP_COLUMNS, *TUNED_COLUMNS, "n", "num_tune", "epochs", "final_score", "final_loss", "train_loss"),
-    *("chosen", "target_score", "headline", "git_sha"),
+    *("chosen", "target_score", "headline", "git_sha", "setting"),
 ]
 
 
 def fair_baseline_table(runs: pd.DataFrame) -> pd.DataFrame:
-    """Return FAIR_COLUMNS from `run_frame`: one row per task, input size, learning rate and crop scale.
+    """Return FAIR_COLUMNS from `run_frame`: one row per search, learning rate and crop scale.
 
-    Scores and losses are of the final model on the `tune` split, means over `n` seeds. `chosen` is the
-    setting with the highest score, and of equal ones the lowest loss. `target_score` is that score minus
-    MARGIN. It is the target of the (dataset, label, model, input size) in all comparisons.
-
-    Raises:
-        RunError: runs of a search differ in other settings, over which a mean would say nothing.
+    Scores and losses are of the final model on the `tune` split, means over `n` seeds. `chosen` is the row
+    with the highest score, and of equal ones the lowest loss. `target_score` is that score minus MARGIN. It
+    is the target of the (dataset, label, model, input size) in all comparisons.
     """
-    searched = [_is_search(run) for run in runs.to_dict("records")]
-    if not any(searched):
+    search = _searches(runs)
+    if search.empty:
         return pd.DataFrame(columns=FAIR_COLUMNS)
-    search = runs[searched].reset_index(drop=True)
     found = pd.DataFrame(list(map(_row, search.to_dict("records"))))
-    found["others"] = setting_keys(search, (*SCAN_AND_SEED, "training.learning_rate", "dataset.augment"))
-    each = found.drop_duplicates([*_SEARCH, "others"])
-    if len(twice := each[each.duplicated(_SEARCH, keep=False)]):
-        raise RunError(
-            f"{', '.join(search.loc[twice.index, 'run_id'].head(2))}: runs of one search differ in other "
-            "settings than learning rate and crops. Put each search into a folder of its own."
-        )
     by_setting = found.groupby([*_SEARCH, *TUNED_COLUMNS], sort=True)
     same = dict.fromkeys(("num_tune", "git_sha"), "first")
     means = dict.fromkeys(("final_score", "final_loss", "train_loss"), "mean")
@@ -96,14 +86,25 @@ def write_fair_baseline(output: Output) -> None:
     """Write fair_baseline.csv and fair_baseline.md, if the runs include a search."""
     table = fair_baseline_table(output.frame)
     if len(table):
-        output.table("fair_baseline", table, fair_baseline_to_markdown(table))
+        words = describe_settings(_searches(output.frame), _TUNED)
+        output.table("fair_baseline", table, fair_baseline_to_markdown(table, words))
 
 
-def fair_baseline_to_markdown(table: pd.DataFrame) -> str:
-    """Return a table per dataset, label, model and input size, with the chosen setting in bold."""
+def _searches(runs: pd.DataFrame) -> pd.DataFrame:
+    """Return the runs of searches, with what they share as `setting`."""
+    search = runs[[_is_search(run) for run in runs.to_dict("records")]]
+    return search.assign(setting=setting_keys(search, _TUNED))
+
+
+def fair_baseline_to_markdown(table: pd.DataFrame, words: Mapping[str, str]) -> str:
+    """Return a table per search, with the chosen row in bold; `words` tell searches of one task apart."""
     parts = []
-    for keys, rows in table.groupby(_SEARCH, sort=True):
-        dataset, label, model, size_px, _, _ = keys
+    searches = list(table.groupby(_SEARCH, sort=True))
+    titles = [f"{d}, {label}, {model}, {size_px} px" for (d, label, model, size_px, *_), _ in searches]
+    keys = [{"setting": key[-1]} for key, _ in searches]
+    for title, (_, rows) in zip(
+        titles_apart(list(zip(titles, keys, strict=True)), words), searches, strict=True
+    ):
         first = rows.iloc[0]
         columns = {
             "learning rate": lambda row: _bold(f"{row['learning_rate']:g}", row),
@@ -114,7 +115,7 @@ def fair_baseline_to_markdown(table: pd.DataFrame) -> str:
             "train loss": lambda row: f"{row['train_loss']:.3f}",
         }
         parts.append(
-            f"### {dataset}, {label}, {model}, {size_px} px\n\n{markdown_table(rows, columns)}\n\n"
+            f"### {title}\n\n{markdown_table(rows, columns)}\n\n"
             f"{first['num_tune']} images to tune by, {first['epochs']} epochs; target: "
             f"{percent(first['target_score'])}, the chosen baseline less {100 * MARGIN:g} points.\n"
         )
@@ -133,7 +134,7 @@ def _is_search(run: Mapping[Any, Any]) -> bool:
 def _row(run: Mapping[Any, Any]) -> dict[str, Any]:
     config, last = run["config"], evaluations_at("full", run["rows"])[-1]
     return {
-        **{key: run[key] for key in ("dataset", "label", "model", "seed", "headline", "git_sha")},
+        **{key: run[key] for key in ("dataset", "label", "model", "setting", "seed", "headline", "git_sha")},
         "image_size_px": run["image_px"],
         "learning_rate": config["training"]["learning_rate"],
         "crop_scale_min": config["dataset"]["augment"]["crop_scale"][0],

@@ -118,7 +118,9 @@ def read_targets(root: str | Path) -> dict[tuple[Any, ...], tuple[str, float]]:
             key = tuple(row[name] for name in GROUP_COLUMNS)
             target = (str(row.get("headline", column.removeprefix("target_"))), float(row[column]))
             if found.setdefault(key, target) != target:
-                raise RunError(f"{path}: the target of {key} is {target}, and {found[key]} in another table.")
+                raise RunError(
+                    f"{path}: the target of {key} is {target}, and {found[key]} in another row or table."
+                )
     return found
 
 
