@@ -175,6 +175,7 @@ _MORE_COLUMNS = [
 def run_frame(runs: Iterable[Run], quality: pd.DataFrame | None = None) -> pd.DataFrame:
     """Return one row per run. Shares are 0..1; numbers that the reporting rules exclude are NaN.
 
+    * `dataset` names the images as this run measured them, or another run of the same images.
     * `storage` is a label with its numbers. `setting` comes from `setting_key`. `group` is NaN for a policy,
       and 0 for the baseline. `fold`, such as `0 of 5`, is empty without folds.
     * `final_score` is the finished model's, and the reported one. `best_score` is the highest of all
@@ -189,9 +190,21 @@ def run_frame(runs: Iterable[Run], quality: pd.DataFrame | None = None) -> pd.Da
     * `config` is the whole configuration, and `science` the part that decides what is learned, as dicts.
       `rows` are as logged, with the primary metric as `val_score`. `predictions` are per image, or None.
     """
-    rows = [_of_run(run, quality) for run in runs]
-    frame = pd.DataFrame(rows, columns=[*RUN_COLUMNS, *_MORE_COLUMNS])
-    return frame.assign(setting=setting_keys(frame))
+    runs = list(runs)
+    frame = pd.DataFrame([_of_run(run, quality) for run in runs], columns=[*RUN_COLUMNS, *_MORE_COLUMNS])
+    return frame.assign(dataset=_names_of_images(runs), setting=setting_keys(frame))
+
+
+def _names_of_images(runs: Sequence[Run]) -> list[str]:
+    """Return each run's name of its dataset: what it measured, or another run of the same images."""
+    known = {_images_of(run): run.dataset for run in runs if run.manifest.dataset_facts is not None}
+    return [
+        known.get(_images_of(run), run.dataset) if run.manifest.images_key else run.dataset for run in runs
+    ]
+
+
+def _images_of(run: Run) -> tuple[str | None, str]:
+    return run.manifest.images_key, run.manifest.label
 
 
 def with_more(frame: pd.DataFrame, columns: Sequence[str]) -> list[str]:

@@ -89,6 +89,21 @@ def test_a_run_that_measured_its_images_is_called_by_them(tmp_path: Path, make_r
         read_runs(tmp_path)
 
 
+def test_a_run_of_the_same_images_is_called_by_what_another_measured(
+    tmp_path: Path, make_run: MakeRun
+) -> None:
+    facts = {"dataset_facts": asdict(facts_of([ImageFile(224, 224, 75)], num_images=9, num_classes=10))}
+    for seed, found in enumerate(
+        ({"images_key": "a" * 16} | facts, {"images_key": "a" * 16}, {"images_key": "b" * 16})
+    ):
+        path = make_run(tmp_path, "baseline", seed=seed) / "manifest.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | found))
+    frame = run_frame(read_runs(tmp_path)).set_index("seed")
+    measured = "photos, ten classes, 224 px, q75"
+    assert frame["dataset"].to_dict() == {0: measured, 1: measured, 2: "photos"}
+    assert frame.loc[0, "setting"] == frame.loc[1, "setting"]
+
+
 def test_only_runs_that_are_drawn_count(tmp_path: Path, make_run: MakeRun) -> None:
     make_run(tmp_path, "baseline")
     drawn = make_run(tmp_path, "group_2", more={"storage": StorageConfig(name="unlimited")}).name
