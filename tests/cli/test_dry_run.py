@@ -59,8 +59,8 @@ def test_a_sweep_is_added_up_and_leaves_nothing(tmp_path: Path) -> None:
         f"records.root={tmp_path}/records",
         f"runs_root={tmp_path}/runs",
     ]
-    sweep = [f"hydra.sweep.dir={tmp_path}/sweep", "scan=baseline,group_1", "-m", "--dry-run"]
-    sweep += ["hydra/launcher=slurm", "hydra.launcher.cluster=local"]
+    slurm = ["hydra/launcher=slurm", "hydra.launcher.cluster=local"]
+    sweep = [f"hydra.sweep.dir={tmp_path}/sweep", "scan=baseline,group_1", *slurm, "-m", "--dry-run"]
     done = call("train", "training.image_size=64", *roots, *sweep)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("1,536 images an epoch") == 2 and "in all: about " in done.stdout
