@@ -117,8 +117,7 @@ def _facts(group: Mapping[str, Any], rows: pd.DataFrame) -> str:
     return (
         f"storage {group['storage']}, {facts(rows)}; {describe_target(rows)}; "
         "mean over n seeds (smallest to largest); bytes are of records; "
-        f"difference: last {metric_of(rows).words} less that of the same seed of the baseline with the "
-        "smallest buffer, "
+        f"difference: last {metric_of(rows).words} minus the baseline's (same seed, smallest buffer), "
         f"± half its 95 % interval ({describe_interval(rows)}); {' / '.join(sorted(set(rows['hardware'])))}."
     )
 

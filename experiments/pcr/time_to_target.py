@@ -295,11 +295,9 @@ def _by_level(runs: pd.DataFrame) -> dict[tuple[str, str], pd.DataFrame]:
 def _require_one_learning(runs: pd.DataFrame) -> None:
     """Raise RunError if trainings of one speed differ in learning: their epochs to the target say nothing."""
     evaluating = (f"training.{key}" for key in _EVALUATING if key != "label_smoothing")
-    speed, learning = (
-        setting_keys(runs, SAME_SPEED),
-        setting_keys(runs, ("scan", "seed", "storage", *evaluating)),
-    )
-    alike = runs.assign(speed=speed, learning=learning).drop_duplicates(["speed", "learning"])
+    learning = setting_keys(runs, ("scan", "seed", "storage", *evaluating))
+    keys = runs.assign(speed=setting_keys(runs, SAME_SPEED), learning=learning)
+    alike = keys.drop_duplicates(["speed", "learning"])
     if len(twice := alike[alike.duplicated("speed", keep=False)]):
         raise RunError(
             f"{', '.join(twice['run_id'].head(2))}: these trainings differ in settings of learning, such as "

@@ -116,8 +116,8 @@ def read(config: TableConfig) -> Dataset:
         seen.remarks.append(
             f"{len(both)} groups of dataset.columns.group={config.columns.group} have images that are "
             f"assigned to val and others that are not ({some(sorted(map(str, both)))}), so results on val "
-            "are too good. "
-            "Correct the table, or leave out dataset.columns.split: images are then split by group."
+            "are too good. Correct the table, or leave out dataset.columns.split: images are then split by "
+            "group."
         )
     return make_dataset(
         config,

@@ -133,8 +133,8 @@ def resolved(root: str) -> str:
 def asked_of(dataset: DatasetConfig) -> str:
     """Return a key of the table and of the columns that decide splits and values; empty without a table.
 
-    The name of records leaves these settings out, so records of one table may be asked for those of another.
-    Class columns are left out: records may hold several, and name them.
+    Records are not named by these settings, so two tables in one folder would otherwise share their records.
+    The key ignores class columns: records may hold several, and name them.
     """
     if not isinstance(dataset, TableConfig) or dataset.table is None:
         return ""

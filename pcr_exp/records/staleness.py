@@ -195,11 +195,10 @@ class Comparison:
 
     def _is_another(self) -> bool:
         """Whether the images come from another folder, or from another table or columns of it."""
-        source, now = (
-            self._source,
-            (sources.resolved(str(self._dataset.root)), sources.asked_of(self._dataset)),
-        )
-        return source is not None and (source.root, source.asked) != now
+        if self._source is None:
+            return False
+        now = sources.resolved(str(self._dataset.root)), sources.asked_of(self._dataset)
+        return (self._source.root, self._source.asked) != now
 
     def describe(self) -> str:
         """Describe the changes and the remedy."""

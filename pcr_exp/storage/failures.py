@@ -54,7 +54,7 @@ def unknown_name(where: str) -> StorageError:
 
 
 def untrusted(where: str) -> StorageError:
-    """Error for a TLS certificate of an unknown authority, such as that of a company's proxy."""
+    """Error for a TLS certificate from an unknown authority, such as a company's proxy."""
     return StorageError(
         f"{where} cannot be read: its TLS certificate is not trusted. {_CHECK}, and that this machine knows "
         "the authority that signed the certificate."
