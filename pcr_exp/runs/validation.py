@@ -108,7 +108,7 @@ class Validation:
         """Training images with all scans, cached on first use."""
 
     def evaluate(self, trainer: Trainer, scan_group: int) -> dict[str, Evaluation]:
-        """Evaluate the model for each eval group; `same` is read up to `scan_group`.
+        """Evaluate the model for each eval group; `same` is read up to the first process's `scan_group`.
 
         All processes call this, each evaluates its share, and all get the metrics of all images.
 
@@ -121,7 +121,9 @@ class Validation:
         found, wanted = {"full": full}, self._config.training.eval_groups
         if "same" in wanted:
             is_whole = self._config.scan.encoding == "baseline"
-            found["same"] = full if is_whole else self._at(trainer, scan_group)
+            # The last batches of processes may differ in their group, and one score must not mix groups.
+            shared_group = self._processes.from_first(lambda: scan_group)
+            found["same"] = full if is_whole else self._at(trainer, shared_group)
         if "renewed" in wanted:
             found["renewed"] = self._renewed(trainer)
         return found

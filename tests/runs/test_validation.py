@@ -53,7 +53,7 @@ def scores_of_a_team(processes: Processes, config: TrainConfig) -> tuple[Any, in
         for tensor in tensors:
             tensor.data += processes.rank  # as running statistics differ, and with a server the weights
         before = [tensor.clone() for tensor in tensors]
-        scores = session._global_scores(2)
+        scores = session._global_scores(2 + processes.rank)  # the group of the first process counts
         unchanged = all(torch.equal(*pair) for pair in zip(tensors, before, strict=True))
         cached = session.validation._full.cached
         kept = session.predictions.evaluations if session.predictions else []
