@@ -45,10 +45,12 @@ def batch(step: int, rank: int) -> tuple[Tensor, Tensor]:
     return images, torch.randint(5, (4,), generator=generator)
 
 
-def trainer_of(processes: Processes, gradients: GradientsConfig, norm: bool = True) -> Trainer:
+def trainer_of(
+    processes: Processes, gradients: GradientsConfig, norm: bool = True, model: nn.Module | None = None
+) -> Trainer:
     config = TrainingConfig(epochs=1, batch_size=4, image_size=8, eval_image_size=8, learning_rate=RATE)
     exchange = open_exchange(gradients, NetworkConfig(), processes, seed=0)
-    return Trainer(small_model(norm), config, device=CPU, seed=0, exchange=exchange)
+    return Trainer(model or small_model(norm), config, device=CPU, seed=0, exchange=exchange)
 
 
 def steps(trainer: Trainer, processes: Processes, which: range) -> list[float]:

@@ -31,6 +31,7 @@ from pcr_exp.training.distributed.exchange import Link, Wire
 from pcr_exp.training.distributed.parameter_server import ServerExchange
 from pcr_exp.training.distributed.processes import Processes
 from pcr_exp.training.inputs import model_input
+from pcr_exp.training.trainer import Trainer
 
 # Run in every process: all ways of exchange, with and without an interruption.
 
@@ -240,6 +241,40 @@ def test_an_overflow_lowers_the_loss_scale_of_all_processes() -> None:
         assert other[mode] == (losses, scale)
         assert losses[0] == losses[1] > 2 * losses[-1] and scale < 2**22
     assert one["server"] == (pytest.approx(one["ddp"][0], rel=1e-3), one["ddp"][1])
+
+
+def train_with_idle_parameter(processes: Processes) -> dict[str, Any]:
+    """Train a model with a parameter that its loss does not use: first as it is, then frozen."""
+    results: dict[str, Any] = {}
+    for mode in ("ddp", "server"):
+        idle, frozen = (torch.nn.Parameter(torch.ones(3), requires_grad) for requires_grad in (True, False))
+        trainer = with_parameter(processes, mode, idle)
+        before = weights(trainer)
+        with pytest.raises(ConfigError) as refused:
+            steps(trainer, processes, range(1))
+        results[f"{mode} refused"] = str(refused.value), same(before, weights(trainer))
+        trainer = with_parameter(processes, mode, frozen)
+        steps(trainer, processes, range(2))
+        results[f"{mode} frozen"] = weights(trainer)
+    return results
+
+
+def with_parameter(processes: Processes, mode: str, parameter: torch.nn.Parameter) -> Trainer:
+    model = small_model()
+    model.register_parameter("idle", parameter)
+    return trainer_of(processes, settings("none", mode), model=model)
+
+
+def test_a_parameter_without_gradient_is_refused_before_a_step_and_may_be_frozen() -> None:
+    one, other = spawned(train_with_idle_parameter, 2)
+    for mode in ("ddp", "server"):
+        for result in (one, other):
+            message, unmoved = result[f"{mode} refused"]
+            assert unmoved
+            assert message.startswith(f"gradients.mode={mode}: the model's parameter idle gets no gradient.")
+            assert "Freeze the parameter in the model (requires_grad=False)" in message
+        assert same(one[f"{mode} frozen"], other[f"{mode} frozen"])
+        assert not torch.equal(one[f"{mode} frozen"]["0.weight"], small_model().get_parameter("0.weight"))
 
 
 def test_a_server_refuses_a_model_with_idle_parameters(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,12 @@ from torch.futures import Future
 from torch.nn.parallel import DistributedDataParallel
 
 from pcr_exp.gradients.tensors import Named, Shape, TensorCodec, is_small
-from pcr_exp.training.distributed.exchange import Wire, WireExchange
+from pcr_exp.training.distributed.exchange import (
+    Wire,
+    WireExchange,
+    require_gradients,
+    trained_parameters,
+)
 from pcr_exp.training.distributed.processes import Processes
 
 
@@ -113,9 +118,11 @@ class DdpExchange(WireExchange):
         self._averaging = averaging
         self._device = torch.device("cpu")
         self._replica: DistributedDataParallel | None = None
+        self._trained: dict[str, nn.Parameter] = {}
 
     def attach(self, model: nn.Module) -> nn.Module:
         """See `Exchange.attach`."""
+        self._trained = trained_parameters(model)
         self._device = next(model.parameters()).device
         with warnings.catch_warnings():
             # Newer versions of torch prefer an argument that older ones lack.
@@ -128,6 +135,15 @@ class DdpExchange(WireExchange):
     def accumulating(self) -> AbstractContextManager[None]:
         """See `Exchange.accumulating`."""
         return self._replica.no_sync() if self._replica is not None else nullcontext()
+
+    def step(self, take: Callable[[], None]) -> None:
+        """See `Exchange.step`.
+
+        Raises:
+            ConfigError: a parameter has no gradient. DDP would not average those in its bucket either.
+        """
+        require_gradients(self._trained, "ddp")
+        take()
 
     def state_dict(self) -> dict[str, Any]:
         """See `Exchange.state_dict`."""

@@ -14,6 +14,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from pcr_exp.config.related_methods import NetworkConfig
+from pcr_exp.errors import ConfigError
 from pcr_exp.training.distributed.processes import Processes
 
 _BYTES_PER_MBIT = 1e6 / 8
@@ -227,6 +228,22 @@ class Exchange:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue from `state`."""
+
+
+def trained_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
+    """Return the parameters that are not frozen, by name."""
+    return {name: each for name, each in model.named_parameters() if each.requires_grad}
+
+
+def require_gradients(parameters: Mapping[str, nn.Parameter], mode: str) -> None:
+    """Raise ConfigError if a parameter has no gradient, which processes can neither average nor send."""
+    for name, parameter in parameters.items():
+        if parameter.grad is None:
+            raise ConfigError(
+                f"gradients.mode={mode}: the model's parameter {name} gets no gradient. Wanted a model whose "
+                "parameters all contribute to the loss, except frozen ones. Freeze the parameter in the "
+                "model (requires_grad=False), or use a model without it."
+            )
 
 
 class WireExchange(Exchange):

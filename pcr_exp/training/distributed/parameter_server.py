@@ -10,10 +10,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pcr_exp.errors import ConfigError
 from pcr_exp.gradients.tensors import TensorCodec
 from pcr_exp.training.distributed.ddp import mean_of
-from pcr_exp.training.distributed.exchange import Wire, WireExchange
+from pcr_exp.training.distributed.exchange import (
+    Wire,
+    WireExchange,
+    require_gradients,
+    trained_parameters,
+)
 from pcr_exp.training.distributed.processes import Processes
 
 Parameters = dict[str, nn.Parameter]
@@ -89,7 +93,7 @@ class ServerExchange(WireExchange):
 
     def attach(self, model: nn.Module) -> nn.Module:
         """See `Exchange.attach`."""
-        self._parameters = dict(model.named_parameters())
+        self._parameters = trained_parameters(model)
         self._server = Server(self._parameters, self._pull) if self._processes.first else None
         return model
 
@@ -99,7 +103,8 @@ class ServerExchange(WireExchange):
         Raises:
             ConfigError: a parameter has no gradient, which a server cannot tell from zeros.
         """
-        gradients = [(name, self._gradient(name)) for name in self._parameters]
+        require_gradients(self._parameters, "server")
+        gradients = [(n, p.grad) for n, p in self._parameters.items() if p.grad is not None]
         message, _ = self._push.encode(gradients)
         shapes = [gradient.shape for _, gradient in gradients]
         num_values, num_plain = sum(map(math.prod, shapes)), self._push.num_plain(shapes)
@@ -138,12 +143,3 @@ class ServerExchange(WireExchange):
         if self._server is not None:
             self._server.load_state_dict(state["server"], device)
         self._wire.load_state_dict(state["wire"])
-
-    def _gradient(self, name: str) -> Tensor:
-        gradient = self._parameters[name].grad
-        if gradient is None:
-            raise ConfigError(
-                f"gradients.mode=server: the model's parameter {name} gets no gradient. Wanted a model whose "
-                "parameters all contribute to the loss. Use gradients.mode=ddp, or another model."
-            )
-        return gradient
