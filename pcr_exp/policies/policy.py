@@ -268,9 +268,23 @@ class OneGroup(StaticScan):
         return news
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the group, and the epoch from which on it is undecided."""
-        return {"group": self.current, "undecided_from": self.undecided_from}
+        """Return the group, the epoch from which on it is undecided, and a decision not yet reported."""
+        news = None if self._news is None else _as_plain(self._news)
+        return {"group": self.current, "undecided_from": self.undecided_from, "news": news}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore the saved group; its decision has been reported already."""
-        self.current, self.undecided_from, self._news = state["group"], state["undecided_from"], None
+        """Restore the saved group, and its decision unless that has been reported already."""
+        self.current, self.undecided_from = state["group"], state["undecided_from"]
+        news = state.get("news")  # 0.2.0 did not save it
+        self._news = None if news is None else _from_plain(news)
+
+
+def _as_plain(decision: Decision) -> dict[str, Any]:
+    scores = {group: float(score) for group, score in decision.scores.items()}
+    columns = dict(decision.columns)
+    return {"group": decision.group, "measure": decision.measure, "scores": scores, "columns": columns}
+
+
+def _from_plain(state: Mapping[str, Any]) -> Decision:
+    scores = {int(group): score for group, score in state["scores"].items()}  # JSON keys are strings
+    return Decision(state["group"], state["measure"], scores, state["columns"])

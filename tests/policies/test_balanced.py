@@ -227,6 +227,17 @@ def test_resumed_it_goes_on_at_its_group() -> None:
     assert set(simulation.groups[-60:]) == {5}
 
 
+def test_resumed_it_learns_its_floor_s_group_if_the_change_was_not_reported() -> None:
+    simulation = Simulation(lambda _: 1e6, 1000.0)
+    policy = balanced(simulation, ScheduleScan([1, 5], [1]))
+    assert policy.take_decision() == Decision(1, "given")
+    policy.observe(Update(0, True, 8, 8, 1, 1.0, train_s=1.0, wait_s=0.0))
+    resumed = balanced(simulation, ScheduleScan([1, 5], [1]))
+    resumed.load_state_dict(policy.state_dict())
+    assert resumed.take_decision() == policy.take_decision() == Decision(5, "given")
+    assert resumed.state_dict()["floor_group"] == 5
+
+
 def test_it_never_reads_below_its_floor() -> None:
     simulation = Simulation(lambda _: 1e6, 1000.0)
     policy = balanced(simulation, StaticScan(5))

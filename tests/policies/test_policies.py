@@ -1,5 +1,6 @@
 """Scan policies one by one, without a loader: what they choose and when, also after a resume."""
 
+import json
 from collections import Counter
 from typing import Any
 
@@ -14,6 +15,7 @@ from pcr_exp.policies.plateau import PlateauConfig, cheapest_within, is_plateau
 from pcr_exp.policies.policy import (
     CosineProbe,
     Decision,
+    OneGroup,
     PolicyInputs,
     ScanPolicy,
     SimilarityProbe,
@@ -173,6 +175,9 @@ def test_cosine_probes_when_due_and_keeps_later_epochs_undecided() -> None:
     policy.decide({1: 0.8, 2: 0.81, 5: 0.9, 10: 1.0})
     assert [policy.group(epoch, 0) for epoch in range(2, 7)] == [2, 2, 2, None, None]
     policy = continued(policy, config)
+    unreported = Decision(2, "cosine", {1: 0.8, 2: 0.81, 5: 0.9, 10: 1.0})
+    assert policy.take_decision() == unreported, "a checkpoint may come before the decision's row"
+    policy = continued(policy, config)
     assert policy.take_decision() is None
     assert [policy.wanted_probe(epoch) is None for epoch in range(2, 6)] == [True, True, True, False]
     policy.decide({1: 0.1, 2: 0.2, 5: 0.3, 10: 0.4})
@@ -227,6 +232,20 @@ def test_an_epoch_s_loss_is_weighted_by_images_also_across_a_resume() -> None:
         policy = continued(policy, PlateauConfig(name="plateau", patience_epochs=1))
         policy.observe(update(epoch, losses[1], num_images=1))
     assert policy.group(3, 0) is None
+
+
+def test_a_state_of_0_2_0_has_no_unreported_decision() -> None:
+    policy = opened(PLATEAU)
+    policy.load_state_dict({key: value for key, value in policy.state_dict().items() if key != "news"})
+    assert policy.take_decision() is None
+
+
+def test_an_unreported_decision_passes_through_json_with_its_own_columns() -> None:
+    policy, resumed = OneGroup(5, [2]), OneGroup(5, [2])
+    decision = Decision(2, "mine", {2: 0.5, 5: 0.75}, {"num_tried": 3})
+    policy.choose(decision)
+    resumed.load_state_dict(json.loads(json.dumps(policy.state_dict())))
+    assert resumed.take_decision() == decision
 
 
 def test_plateau_judged_on_tune_says_so() -> None:
