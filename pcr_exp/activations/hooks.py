@@ -33,7 +33,7 @@ from pcr_exp.errors import RunError
 
 @dataclass(slots=True)
 class LayerTally:
-    """Sums over all calls of the layer since the update began."""
+    """Sums over all calls of the layer since the micro-batch began."""
 
     raw_bytes: int = 0
     packed_bytes: int = 0
@@ -110,7 +110,7 @@ class ConvInputs:
         self._handles.append(model.register_forward_hook(self._after_all))
 
     def begin(self, *, watch_gradients: bool) -> None:
-        """Begin an update and discard the tallies of the previous one."""
+        """Begin a micro-batch and discard the tallies of the previous one."""
         self.tallies = {}
         self.shared_with = {}
         self.watch_gradients = watch_gradients

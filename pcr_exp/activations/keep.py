@@ -87,6 +87,8 @@ class LayerState:
     batch_size: int
     mean_abs_momentum: float
     """Mean magnitude of the weight's momentum buffer in torch's SGD; 0 before it exists."""
+    num_micro_batches: int = 1
+    """Micro-batches in the global batch; all fields but the momentum are measured on one of them."""
 
 
 class Bounds:
@@ -103,12 +105,17 @@ class Bounds:
         return self._bounds.get(layer, self._config.initial_bound)
 
     def sensitivity(self, state: LayerState) -> float:
-        """Return the standard deviation of the layer's gradient error per unit of bound."""
+        """Return the standard deviation of the layer's gradient error per unit of bound.
+
+        The optimizer sees the mean over all micro-batches, whose errors are independent.
+        """
         if self._config.error_model == "paper":
-            return paper_sensitivity(
+            of_one = paper_sensitivity(
                 state.mean_abs_gradient, state.batch_size, state.nonzero_share, self._config.paper_factor
             )
-        return exact_sensitivity(state.gradient_norm, state.nonzero_share)
+        else:
+            of_one = exact_sensitivity(state.gradient_norm, state.nonzero_share)
+        return of_one / math.sqrt(state.num_micro_batches)
 
     def acceptable_sigma(self, state: LayerState) -> float:
         """Return the largest acceptable standard deviation of the layer's gradient error."""
@@ -156,10 +163,13 @@ class Activations(Protocol):
         """One row per layer and measured update; saved in checkpoints."""
 
     def begin(self, step: int) -> None:
-        """Prepare for the forward pass of update `step`, counted from 0."""
+        """Prepare for a forward pass of update `step`, counted from 0; there is one for each micro-batch."""
 
-    def end(self, step: int, loss_scale: float) -> None:
-        """Finish an update after the optimizer's step; backward ran on the loss times `loss_scale`."""
+    def end(self, step: int, loss_scale: float, num_micro_batches: int = 1) -> None:
+        """Finish an update after the optimizer's step; backward ran on the loss times `loss_scale`.
+
+        `num_micro_batches` is their number in the global batch, over all processes.
+        """
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything that updates change."""
@@ -181,7 +191,7 @@ class Untracked:
     def begin(self, step: int) -> None:
         pass
 
-    def end(self, step: int, loss_scale: float) -> None:
+    def end(self, step: int, loss_scale: float, num_micro_batches: int = 1) -> None:
         pass
 
     def state_dict(self) -> dict[str, Any]:
@@ -240,6 +250,7 @@ class InjectedErrors(Untracked):
 class CompressedActivations:
     """Convolution inputs compressed by a codec; every `interval` updates the layers are measured.
 
+    The last micro-batch of an update is measured. `predicted_sigma` is of the mean over the global batch.
     A measurement adds a row per layer to `history`. With `error_bounded` it also adapts the bounds, except at
     step 0, where the momentum is a single gradient.
     """
@@ -263,11 +274,12 @@ class CompressedActivations:
     def begin(self, step: int) -> None:
         self._inputs.begin(watch_gradients=self._lossy and step % self._interval == 0)
 
-    def end(self, step: int, loss_scale: float) -> None:
+    def end(self, step: int, loss_scale: float, num_micro_batches: int = 1) -> None:
         if step % self._interval:
             return
         states = {
-            layer: self._state(layer, tally, loss_scale) for layer, tally in self._inputs.tallies.items()
+            layer: self._state(layer, tally, loss_scale, num_micro_batches)
+            for layer, tally in self._inputs.tallies.items()
         }
         self.history += [self._row(step, layer, states[layer]) for layer in states]
         if step and self._lossy:
@@ -283,7 +295,7 @@ class CompressedActivations:
     def remove(self) -> None:
         self._inputs.remove()
 
-    def _state(self, layer: str, tally: LayerTally, loss_scale: float) -> LayerState:
+    def _state(self, layer: str, tally: LayerTally, loss_scale: float, num_micro_batches: int) -> LayerState:
         buffer = self._optimizer.state.get(self._weights[layer], {}).get("momentum_buffer")
         return LayerState(
             nonzero_share=tally.nonzero_share,
@@ -291,6 +303,7 @@ class CompressedActivations:
             mean_abs_gradient=tally.mean_abs_gradient(loss_scale),
             batch_size=tally.batch_size,
             mean_abs_momentum=0.0 if buffer is None else float(buffer.abs().mean()),
+            num_micro_batches=num_micro_batches,
         )
 
     def _row(self, step: int, layer: str, state: LayerState) -> LayerRow:

@@ -191,7 +191,7 @@ class Trainer:
             self.exchange.step(self._step)
             if self.scaler.is_enabled():  # a parameter server alone notices an overflow
                 self.scaler.update(self.exchange.from_updater(self.scaler.get_scale))
-            self.activations.end(step, loss_scale / num_parts)
+            self.activations.end(step, loss_scale / num_parts, num_parts * self.exchange.world_size)
         return value
 
     def _loss(self, images: Tensor, labels: Tensor, step: int, slot: int) -> Tensor:

@@ -21,7 +21,10 @@ from pcr_exp.activations.keep import (
 from pcr_exp.activations.quantise import QuantiseCodec, QuantiseConfig
 from pcr_exp.activations.recompute import blocks
 from pcr_exp.config.related_methods import ActivationsConfig
+from pcr_exp.config.training import TrainingConfig
 from pcr_exp.errors import ConfigError
+from pcr_exp.training.distributed.exchange import Exchange
+from pcr_exp.training.trainer import Trainer
 
 
 def sgd(model: nn.Module, momentum: float = 0.9) -> torch.optim.SGD:
@@ -136,6 +139,63 @@ def test_predicted_deviations_are_those_of_the_gradients() -> None:
         measured = float((lossy.gradients[name] - plain.gradients[name]).square().mean().sqrt())
         # Padding removes some terms, and the layers have only 216 and 576 weights.
         assert measured == pytest.approx(rows[layer]["predicted_sigma"], rel=0.2)
+
+
+class OneOf(Exchange):
+    """The part of one among several processes, which sends nothing."""
+
+    def __init__(self, world_size: int) -> None:
+        self._world_size = world_size
+
+    @property
+    def world_size(self) -> int:
+        return self._world_size
+
+
+def mean_gradients(config: ActivationsConfig, num_parts: int, world_size: int) -> tuple[Any, list[Any]]:
+    """Return the mean over processes of convolutions' gradients in one update, and the last one's rows."""
+    training = TrainingConfig(epochs=1, batch_size=8, image_size=24, eval_image_size=24, learning_rate=0.1)
+    generator = torch.Generator().manual_seed(0)
+    sums: dict[str, torch.Tensor] = {}
+    for rank in range(world_size):
+        model = residual_model()
+        trainer = Trainer(
+            model,
+            training,
+            device=torch.device("cpu"),
+            seed=0,
+            activations=config,
+            exchange=OneOf(world_size),
+        )
+        for part in range(num_parts):
+            images = torch.randint(256, (8, 24, 24, 3), dtype=torch.uint8, generator=generator)
+            labels = torch.randint(5, (8,), generator=generator)
+            which = {"slot": rank * num_parts + part, "part": part, "num_parts": num_parts}
+            trainer.update(images, labels, step=0, learning_rate=0.1, **which)
+        for name, conv in convolutions(model).items():
+            assert conv.weight.grad is not None
+            sums[name] = sums.get(name, 0) + conv.weight.grad / world_size
+    return sums, trainer.activations.history
+
+
+@pytest.mark.parametrize(("num_parts", "world_size"), [(1, 1), (4, 1), (16, 1), (1, 4), (2, 2)])
+def test_predicted_deviations_are_those_of_the_mean_over_micro_batches(
+    num_parts: int, world_size: int
+) -> None:
+    plain, _ = mean_gradients(ActivationsConfig(), num_parts, world_size)
+    fixed = error_bounded(bounds="fixed", initial_bound=0.02)
+    lossy, history = mean_gradients(fixed, num_parts, world_size)
+    predicted = {row["layer"]: row["predicted_sigma"] for row in history}
+    for layer in ("0", "4.conv1", "5.conv1"):
+        measured = float((lossy[layer] - plain[layer]).square().mean().sqrt())
+        assert measured == pytest.approx(predicted[layer], rel=0.2)
+
+
+@pytest.mark.parametrize("error_model", ["exact", "paper"])
+def test_a_mean_over_micro_batches_bears_larger_bounds(error_model: str) -> None:
+    bounds = Bounds(error_bounded(error_model=error_model), momentum=0.9)
+    bounds.adapt({"one": state(), "sixteen": state(num_micro_batches=16)}, {})
+    assert bounds.of("sixteen") == pytest.approx(4 * bounds.of("one"))
 
 
 def test_loss_scaling_does_not_move_bounds() -> None:

@@ -189,6 +189,11 @@ class Exchange:
     """The other processes, as a trainer uses them. This base class has none, and sends nothing."""
 
     @property
+    def world_size(self) -> int:
+        """The number of processes whose gradients are averaged."""
+        return 1
+
+    @property
     def traffic(self) -> Traffic | None:
         """The traffic so far; None if there are no other processes."""
         return None
@@ -252,6 +257,11 @@ class WireExchange(Exchange):
     def __init__(self, processes: Processes, wire: Wire) -> None:
         self._processes = processes
         self._wire = wire
+
+    @property
+    def world_size(self) -> int:
+        """See `Exchange.world_size`."""
+        return self._processes.world_size
 
     @property
     def traffic(self) -> Traffic:
