@@ -78,16 +78,18 @@ class BalancedScan(OneGroup):
         counts: Callable[[], Counts],
         consensus: Consensus,
     ) -> None:
-        """Choose among the groups of `bytes_per_image`: the candidates and those of the floor.
+        """Choose among the candidates and the floor's current group.
 
         Args:
             config: The settings.
             floor: Its group is read if this policy's is lower.
+            bytes_per_image: Sizes of the candidates, and of every group that the floor may choose.
             counts: Returns what storage delivered so far, and how long it was busy.
         """
         super().__init__(config.group, bytes_per_image)
         self._floor = floor
         self._bytes_per_image = dict(bytes_per_image)
+        self._own_candidates = frozenset(config.candidates)
         self._counts = counts
         self._consensus = consensus
         self._every_steps = config.every_steps
@@ -127,17 +129,20 @@ class BalancedScan(OneGroup):
         if bytes_per_s is None:
             return
         read = max(self.current, self._floor_group)
-        lowest = min(group for group in self._bytes_per_image if group >= self._floor_group)
+        lowest = self._floor_group
         storage_keeps_up = bytes_per_s >= consumed_per_s * self._bytes_per_image[read]
         if is_settled and storage_keeps_up:
             self._pace.observe(read, interval.delivered_per_s, interval.wait_share, lowest=lowest)
-        sizes = {group: size for group, size in self._bytes_per_image.items() if group >= lowest}
+        allowed = {lowest, *(group for group in self._own_candidates if group > lowest)}
+        sizes = {group: size for group, size in self._bytes_per_image.items() if group in allowed}
         supplied = supplied_per_s(bytes_per_s, sizes, self._pace.too_slow)
         # From a group of unknown speed, only go down: a higher group would have nothing to compare with.
         highest = max(sizes) if self._pace.is_known(read) else read
         open_groups = self._pace.fast_enough(sizes) or {lowest}
         affordable = {g: rate for g, rate in supplied.items() if g in open_groups and g <= highest}
-        chosen = balanced_group(self.current, consumed_per_s, affordable, self._headroom)
+        # The current group may have been an earlier group of the floor, which only the floor may choose.
+        current = max((group for group in sizes if group <= self.current), default=lowest)
+        chosen = balanced_group(current, consumed_per_s, affordable, self._headroom)
         if chosen != read:
             self.choose(Decision(chosen, "images_per_s", supplied))
         self.current = chosen

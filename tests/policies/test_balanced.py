@@ -3,6 +3,7 @@
 import math
 import random
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -12,7 +13,7 @@ from pcr_exp.config.scan import ScanConfig
 from pcr_exp.policies.balanced import BalancedConfig, BalancedScan
 from pcr_exp.policies.consensus import SingleRank
 from pcr_exp.policies.pace import Interval, balanced_group, supplied_per_s
-from pcr_exp.policies.policy import CosineProbe, Decision, ScanPolicy, StaticScan, Update
+from pcr_exp.policies.policy import CosineProbe, Decision, OneGroup, ScanPolicy, StaticScan, Update
 from pcr_exp.policies.schedule import ScheduleScan
 from pcr_exp.policies.smallest import SmallestScan
 from pcr_exp.storage.protocol import Counts
@@ -89,7 +90,7 @@ class Simulation:
                 self.decisions.append(decision)
 
 
-def balanced(simulation: Simulation, floor: ScanPolicy | None = None, **given: float) -> BalancedScan:
+def balanced(simulation: Simulation, floor: ScanPolicy | None = None, **given: Any) -> BalancedScan:
     config = BalancedConfig(name="balanced", floor=ScanConfig(name="group_1", group=1), **given)  # type: ignore[arg-type]
     return BalancedScan(config, floor or StaticScan(1), BYTES, simulation.counts, SingleRank())
 
@@ -258,6 +259,26 @@ def test_a_floor_that_probes_is_asked_through_it() -> None:
     policy.decide({2: 0.9, 5: 0.95})
     assert policy.take_decision() == Decision(2, "cosine", {2: 0.9, 5: 0.95})
     assert [policy.group(epoch, 0) for epoch in (1, 2, 3)] == [2, 2, None]
+
+
+@pytest.mark.parametrize(
+    ("bytes_per_s", "settled"),
+    [(30e6, 2), (113e6, 2), (150e6, 10)],  # the second is enough for group 10, but leaves no headroom
+)
+def test_a_floor_s_group_that_is_no_candidate_is_read_only_while_it_is_the_floor(
+    bytes_per_s: float, settled: int
+) -> None:
+    floor = OneGroup(5, [1, 5, 8])
+    simulation = Simulation(lambda _: bytes_per_s, 1000.0)
+    policy = balanced(simulation, floor, candidates=[1, 2, 10])
+    assert policy.candidates == tuple(BYTES)
+    simulation.run(policy, 40)
+    assert set(simulation.groups) <= {5, 10}, "8 is neither a candidate nor the floor"
+    floor.choose(Decision(1, "given"))
+    simulation.run(policy, 150)
+    assert simulation.groups[-1] == settled
+    assert set(simulation.groups[60:]) <= {1, 2, 10}
+    assert all(decision.scores.keys() <= {1, 2, 5, 10} for decision in simulation.decisions)
 
 
 @pytest.mark.parametrize(
