@@ -6,6 +6,7 @@ Asilomar 2003, with its calibrated scale weights. Window and constants are those
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +17,8 @@ from torch import Tensor
 from torch.nn.functional import avg_pool2d
 
 from pcr_exp.errors import ImageError
+
+log = logging.getLogger(__name__)
 
 SCALE_WEIGHTS = (0.0448, 0.2856, 0.3001, 0.2363, 0.1333)
 WINDOW_PX = 11
@@ -76,9 +79,29 @@ def scales_that_fit(reference: np.ndarray, image: np.ndarray) -> int:
     if fitting == 0:
         raise ImageError(
             f"MS-SSIM of an image of {reference.shape[1]} x {reference.shape[0]} px: its window needs "
-            f"{WINDOW_PX} px on both sides. Leave such images out of the quality measurement."
+            f"{WINDOW_PX} px on both sides. Use larger images or crops."
         )
     return fitting
+
+
+def fits_window(image: np.ndarray) -> bool:
+    """Return whether `ms_ssim` can measure an image of this size."""
+    return min(image.shape[:2]) >= WINDOW_PX
+
+
+def report_too_small(what: str, num_small: int, num_images: int) -> None:
+    """Log how many images are too small for a mean MS-SSIM; raise ImageError if all of them are."""
+    if num_small == num_images:
+        raise ImageError(
+            f"{what}: all {num_images:,} images are smaller than {WINDOW_PX} px on a side; wanted at least "
+            "one larger image, because MS-SSIM leaves out smaller ones. Measure more images or a dataset of "
+            "larger ones, or train with another scan policy than mssim."
+        )
+    if num_small:
+        log.warning(
+            "%s: %d of %d images are smaller than %d px on a side, and are left out",
+            *(what, num_small, num_images, WINDOW_PX),
+        )
 
 
 def _as_batch_of_one(image: np.ndarray, multiple: int) -> Tensor:

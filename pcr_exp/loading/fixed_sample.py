@@ -10,9 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pcr_exp.errors import ImageError
-from pcr_exp.images.codec import Decoder, Pixels, Source
-from pcr_exp.images.ms_ssim import ms_ssim
+from pcr_exp.images.codec import Decoder, Source
+from pcr_exp.images.ms_ssim import fits_window, ms_ssim, report_too_small
 from pcr_exp.images.resample import whole_image
 from pcr_exp.loading.selection import Selection
 from pcr_exp.loading.transform import EvalTransform
@@ -106,19 +105,18 @@ def mean_similarities(sample: FixedSample, groups: Iterable[int]) -> dict[int, f
     """Return the mean MS-SSIM of a sample's images at each of `groups`, compared with all scan groups.
 
     Raises:
-        ImageError: an image is too small to be measured; the message begins with its id.
+        ImageError: all images are too small to be measured. If only some are, they are left out.
     """
     values: dict[int, list[float]] = {group: [] for group in groups}
+    num_small = 0
     for position in range(len(sample)):
         whole = whole_image(sample.image(position, sample.full_group))
+        if not fits_window(whole):
+            num_small += 1
+            continue
         for group, of_group in values.items():
             is_whole = group == sample.full_group
-            of_group.append(1.0 if is_whole else _similarity(sample, position, group, whole))
+            image = whole if is_whole else whole_image(sample.image(position, group))
+            of_group.append(1.0 if is_whole else ms_ssim(whole, image).value)
+    report_too_small("similarity of scan groups", num_small, len(sample))
     return {group: float(np.mean(of_group)) for group, of_group in values.items()}
-
-
-def _similarity(sample: FixedSample, position: int, group: int, whole: Pixels) -> float:
-    try:
-        return ms_ssim(whole, whole_image(sample.image(position, group))).value
-    except ImageError as error:
-        raise ImageError(f"{sample.id(position)}: {error}") from error

@@ -12,11 +12,11 @@ import pandas as pd
 import torch
 
 from pcr_exp.config.dataset import AugmentConfig
-from pcr_exp.errors import ImageError, RecordError
+from pcr_exp.errors import RecordError
 from pcr_exp.images.codec import Pixels
 from pcr_exp.images.decode import decode, open_decoder
 from pcr_exp.images.jpeg import group_pieces, join_pieces, split_scans
-from pcr_exp.images.ms_ssim import ms_ssim, ssim
+from pcr_exp.images.ms_ssim import fits_window, ms_ssim, report_too_small, ssim
 from pcr_exp.loading.transform import TrainTransform
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.system.randomness import Purpose, stream
@@ -40,7 +40,7 @@ def measure_quality(
 
     Raises:
         RecordError: the records are not progressive, are empty, lack a group, or are damaged.
-        ImageError: an image is too small to be measured; the message begins with its id.
+        ImageError: all chosen images are too small to be measured. If only some are, they have no rows.
     """
     groups = sorted(set(groups))
     if records.index.encoding != "pcr":
@@ -52,21 +52,23 @@ def measure_quality(
         raise RecordError(f"{_name(records)} holds no images, so there is nothing to measure.")
     num_groups, max_pixels = records.index.num_groups, records.max_pixels
 
-    def work(image: tuple[str, bytes]) -> list[dict]:
+    def work(image: tuple[str, bytes]) -> list[dict] | None:
         return _measure_image(*image, groups, num_groups, max_pixels)
 
     rows: list[dict] = []
-    done = 0
+    done = num_small = 0
     images = chosen_images(records, total)
     pool = ThreadPoolExecutor(num_workers, initializer=torch.set_num_threads, initargs=(1,))
     try:
         while some := list(itertools.islice(images, 4 * num_workers)):  # `map` reads all that it is given
             for found in pool.map(work, some):
-                rows += found
+                rows += found or []
+                num_small += found is None
                 done += 1
                 progress(done, total)
     finally:
         pool.shutdown(cancel_futures=True)
+    report_too_small(_name(records), num_small, total)
     return pd.DataFrame(rows, columns=QUALITY_COLUMNS)
 
 
@@ -109,17 +111,17 @@ def chosen_images(records: RecordSet, num_images: int) -> Iterator[tuple[str, by
 
 def _measure_image(
     sample_id: str, jpeg: bytes, groups: list[int], num_groups: int, max_pixels: int
-) -> list[dict]:
+) -> list[dict] | None:
+    """Return a row per group; None if the image is too small to be measured."""
     pieces = group_pieces(split_scans(jpeg), num_groups)
     reference = decode(jpeg, sample_id, max_pixels)
+    if not fits_window(reference):
+        return None
     rows = []
     for group in groups:
         prefix = join_pieces(pieces[:group])
         image = reference if group == num_groups else decode(prefix, sample_id, max_pixels)
-        try:
-            multi_scale = ms_ssim(reference, image)
-        except ImageError as error:
-            raise ImageError(f"{sample_id}: {error}") from error
+        multi_scale = ms_ssim(reference, image)
         rows.append(
             {
                 "id": sample_id,

@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 
 from pcr_exp.datasets.sample import Sample
 from pcr_exp.errors import ImageError, RecordError
+from pcr_exp.images.decode import open_decoder
+from pcr_exp.loading.fixed_sample import FixedSample, mean_similarities
 from pcr_exp.measuring.quality import QUALITY_COLUMNS, measure_quality, spread_evenly, summarise_quality
 from pcr_exp.records.encode import encode_split
 from pcr_exp.records.reader import RecordSet
@@ -147,10 +149,27 @@ def test_an_empty_split_is_refused() -> None:
         measure_quality(SimpleNamespace(index=index), [], 1)  # type: ignore[arg-type]
 
 
-def test_an_image_smaller_than_the_window_is_named(tmp_path: Path) -> None:
-    storage = encode(tmp_path, [skimage.data.camera()[:64, :64], skimage.data.camera()[:8, :64]])
-    with pytest.raises(ImageError, match=r"^1\.jpg: .*64 x 8 px"):
-        measure_quality(RecordSet(storage, "pcr"), [1], 10)
+def test_images_smaller_than_the_window_are_left_out_and_counted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    camera = skimage.data.camera()
+    records = RecordSet(encode(tmp_path, [camera[:64, :64], camera[:8, :64], camera[:64, :10]]), "pcr")
+    sample = FixedSample(records, 10, decode=open_decoder("libjpeg", "pcr"))
+    rows = measure_quality(records, [1, 10], 10)
+    assert rows["id"].tolist() == ["0.jpg", "0.jpg"]
+    assert mean_similarities(sample, [1, 10]) == dict(zip(rows["group"], rows["ms_ssim"], strict=True))
+    assert [record.getMessage().partition(": ")[2] for record in caplog.records] == [
+        "2 of 3 images are smaller than 11 px on a side, and are left out"
+    ] * 2
+
+
+def test_images_that_are_all_smaller_than_the_window_cannot_be_measured(tmp_path: Path) -> None:
+    records = RecordSet(encode(tmp_path, [skimage.data.camera()[:8, :64]] * 2), "pcr")
+    wanted = "all 2 images are smaller than 11 px on a side; wanted at least one larger image"
+    with pytest.raises(ImageError, match=rf"test/val .*: {wanted}"):
+        measure_quality(records, [1], 10)
+    with pytest.raises(ImageError, match=rf"{wanted}.*another scan policy than mssim"):
+        mean_similarities(FixedSample(records, 10, decode=open_decoder("libjpeg", "pcr")), [1])
 
 
 def test_summary_has_n_mean_and_spread_per_group(quality: pd.DataFrame) -> None:
