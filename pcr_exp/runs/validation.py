@@ -237,8 +237,9 @@ class Probes:
         )
 
     def _sample(self, num_images: int) -> FixedSample:
-        if self.sample is None or len(self.sample) < num_images:
-            train = self.data.train
+        train = self.data.train
+        # A smaller training set is a whole sample, which must not be read again.
+        if self.sample is None or len(self.sample) < min(num_images, train.index.num_samples):
             decode = train.open_decoder(self.config.crops.decode)
             self.sample = FixedSample(train, num_images, decode=decode)
         return self.sample

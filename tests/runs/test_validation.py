@@ -191,6 +191,15 @@ def test_validation_reads_with_as_many_in_flight_as_training_and_is_not_throttle
         assert len(next(loader.batches(0, 0, 1)).labels) > 0
 
 
+def test_a_training_set_smaller_than_a_probe_s_sample_is_read_once(configure: Any) -> None:
+    config = configure()
+    data = open_data(config)
+    with open_session(config, data, torch.device("cpu"), Processes()) as session:
+        sample = session.probes._sample(1000)
+        assert len(sample) == data.train.index.num_samples == 52
+        assert session.probes._sample(1000) is session.probes._sample(8) is sample
+
+
 def test_statistics_are_renewed_for_an_evaluation_alone(configure: Any) -> None:
     groups = ["full", "same", "renewed"]
     config = configure(training__eval_groups=groups, scan__group=1, training__epochs=1)
