@@ -41,7 +41,7 @@ REFERENCE = "none"
 """The codec that others are compared with: 32-bit floats."""
 
 LOCAL_STEPS = "local_steps"
-"""Name of 32-bit floats that are sent only once for several batches."""
+"""Name of 32-bit floats that are sent only once for two batches, as in the paper."""
 
 _SAME = [
     *(*CODEC, "updates", "target_score", "majority_share", "num_classes", "headline"),
@@ -130,15 +130,18 @@ def beside_floats(frame: pd.DataFrame, alike: str, chosen: str) -> Iterator[Besi
 def codec_columns(gradients: Mapping[str, Any], num_batches: int = 1) -> dict[str, Any]:
     """Return `codec` and CODEC of a run's group `gradients`; numbers that its codec lacks are NaN.
 
-    Floats that are sent once for several batches of a process are LOCAL_STEPS.
+    Floats that are sent once for two batches of a process are LOCAL_STEPS. For more batches the name ends in
+    their number, because nothing is published of them.
     """
     name = str(gradients["name"])
+    if name == REFERENCE and num_batches > 1:
+        name = LOCAL_STEPS if num_batches == 2 else f"{LOCAL_STEPS}_{num_batches}"
     amounts = {key: gradients.get(key, math.nan) for key in CODEC_NUMBERS}
     zero_run = gradients.get("zero_run", False)
     steps = f", {num_batches} local steps" if num_batches > 1 else ""
     return {
         "codec": codec_label(gradients) + steps,
-        "codec_name": LOCAL_STEPS if steps and name == REFERENCE else name,
+        "codec_name": name,
         **amounts,
         "zero_run": zero_run,
     }

@@ -188,6 +188,13 @@ def test_a_look_is_of_the_codecs_numbers_and_not_of_its_label() -> None:
     assert published(renamed).ratio == 107
 
 
+def test_published_numbers_of_two_local_steps_are_those_of_no_other_number() -> None:
+    two, four = (codec_columns(asdict(NONE), num_batches) for num_batches in (2, 4))
+    assert published(two).speedup_at_10_mbit == 1.92
+    assert four["codec"] == "none, 4 local steps"
+    assert math.isnan(published(four).speedup_at_10_mbit) and published(four).certainty == "-"
+
+
 def test_published_numbers_agree_with_each_other() -> None:
     for numbers in (*PUBLISHED.values(), WITHOUT_ZERO_RUNS):
         if not math.isnan(numbers.ratio):
