@@ -8,6 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -120,12 +121,13 @@ def draw_gradient_sigma(sigmas: pd.DataFrame) -> Figure:
 
 
 def _draw_sigmas(ax: Axes, sigmas: pd.DataFrame, predicted: str) -> None:
-    for color, (bound, rows) in zip(_BOUND_COLORS, sigmas.groupby("bound"), strict=False):
+    by_bound = sigmas.groupby("bound")
+    for i, (bound, rows) in enumerate(by_bound):
         ax.plot(
             rows["measured_sigma"],
             rows[predicted],
             "o",
-            color=color,
+            color=_bound_color(i, len(by_bound)),
             markersize=4,
             alpha=0.7,
             markeredgewidth=0,
@@ -138,6 +140,12 @@ def _draw_sigmas(ax: Axes, sigmas: pd.DataFrame, predicted: str) -> None:
     ax.set_xlabel("measured standard deviation (log scale)")
     ax.set_ylabel("predicted (log scale)")
     ax.legend(**BELOW, ncols=4, handletextpad=0.1)
+
+
+def _bound_color(i: int, num_bounds: int) -> Any:
+    if num_bounds <= len(_BOUND_COLORS):
+        return _BOUND_COLORS[i]
+    return mpl.colormaps["YlGnBu"](0.35 + 0.65 * i / (num_bounds - 1))
 
 
 def draw_layer_bounds(layers: pd.DataFrame) -> Figure:

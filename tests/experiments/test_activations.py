@@ -179,6 +179,14 @@ def test_figures_draw_the_tables(
     assert "not for this model" in texts(kept)
 
 
+def test_every_bound_has_its_own_colour(tables: tuple[pd.DataFrame, pd.DataFrame]) -> None:
+    sigmas = pd.concat([tables[0].assign(bound=bound) for bound in (0.01, 0.02, 0.03, 0.04, 0.05)])
+    for ax in draw_gradient_sigma(sigmas).axes:
+        *of_bounds, equality = ax.lines
+        assert [line.get_label() for line in of_bounds] == [f"bound 0.0{i}" for i in range(1, 6)]
+        assert len({str(line.get_color()) for line in of_bounds}) == 5 and equality.get_linestyle() == "-"
+
+
 def layers() -> pd.DataFrame:
     return pd.DataFrame(
         {
