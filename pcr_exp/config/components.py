@@ -12,8 +12,8 @@ work. The registered function builds the component from its settings; its other 
 An image codec has no settings: it is named by `records.codec` and by the records that it wrote.
 
 Components are found in this package, in packages installed with an entry point of the group
-`pcr_exp.components`, and in the packages that `components=[my_package]` names. If a package has a folder
-`configs`, its YAML files are available as well.
+`pcr_exp.components`, and in the packages that `components=[my_package]` names, which may lie in the working
+folder. If a package has a folder `configs`, its YAML files are available as well.
 """
 
 from __future__ import annotations
@@ -97,6 +97,8 @@ def find_components(packages: Iterable[str] = ()) -> None:
         for entry in entry_points(group=ENTRY_POINTS):
             _import_users(entry.module, f"the entry point {entry.name!r} of the group {ENTRY_POINTS}")
     for package in packages:
+        if (here := str(Path.cwd())) not in sys.path:
+            sys.path.append(here)  # `pcr-exp`, unlike `python -m`, does not search the working folder
         _import_users(package, f"components=[{package}]")
 
 

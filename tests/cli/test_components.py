@@ -49,11 +49,11 @@ def images(tmp_path: Path) -> Path:
     return folder
 
 
-def started(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def started(folder: Path, *arguments: str, cwd: Path = REPO) -> subprocess.CompletedProcess[str]:
     paths = os.pathsep.join([str(folder), str(REPO)])
     return subprocess.run(
         [sys.executable, *arguments],
-        cwd=REPO,
+        cwd=cwd,
         env={**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
@@ -123,6 +123,15 @@ def test_an_installed_package_is_found_by_its_entry_point(package: Path, images:
     done = started(package, *arguments)
     assert done.returncode == 1
     assert "the entry point 'garden' of the group pcr_exp.components: 'gardens' cannot" in done.stderr
+
+
+@pytest.mark.program
+def test_the_installed_command_finds_a_package_in_the_working_folder(package: Path, images: Path) -> None:
+    command = Path(sys.executable).with_name("pcr-exp")
+    named = ("components=[garden]", *OWN, f"dataset.root={images}")
+    done = started(REPO, str(command), "train", *named, "--cfg", "job", cwd=package)
+    assert done.returncode == 0, done.stderr
+    assert "patch_px: 8" in done.stdout
 
 
 def test_a_package_that_is_not_there_is_refused() -> None:

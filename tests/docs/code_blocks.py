@@ -76,11 +76,12 @@ def run_block(block: Block, folder: Path) -> str:
     """Run a block, and return its stdout and stderr as one text; `pcr-exp` is this checkout's."""
     command = folder.parent / "bin" / "pcr-exp"
     command.parent.mkdir(exist_ok=True)
-    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m pcr_exp "$@"\n')
+    # As pip writes it: Python searches the script's folder, and not the working folder as with `python -m`.
+    command.write_text(f"#!{sys.executable}\nimport sys\nfrom pcr_exp.cli import main\nsys.exit(main())\n")
     command.chmod(command.stat().st_mode | stat.S_IXUSR)
     paths = {
         "PATH": f"{command.parent}{os.pathsep}{os.environ['PATH']}",
-        "PYTHONPATH": f"{REPO}{os.pathsep}.",
+        "PYTHONPATH": str(REPO),
     }
     started = ["bash", "-euo", "pipefail", "-c"] if block.language == "bash" else [sys.executable, "-c"]
     done = subprocess.run(
