@@ -15,6 +15,7 @@ from pcr_exp.config.commands import TrainConfig
 from pcr_exp.config.describe import network_label, scan_label, storage_label
 from pcr_exp.config.mixture import MixtureConfig
 from pcr_exp.policies.policy import describe_measure
+from pcr_exp.policies.schedule import ScheduleConfig
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.runs.bars import training_bar
 from pcr_exp.runs.data import (
@@ -116,6 +117,7 @@ def run_training(
             log.info("%s run %s on %s", "new" if status == "new" else f"continuing {status}", name, device)
             if directory.dead_holder is not None:
                 log.warning("%s died while holding this run; taking it over", directory.dead_holder)
+            _warn_of_late_milestones(config)
             manifest = new_manifest(config, device, directory.manifest(), name=name, images=images)
             with _recorded(directory, manifest, stop), named_process_death(processes):
                 set_up_torch(config, device, processes)
@@ -239,6 +241,23 @@ def _warn_of_chance_level(manifest: Manifest) -> None:
             "frequent class, or by guessing), so tables show no time to this target; wanted a higher one",
             *(headline.name, target, headline.words, 100 * guessed),
         )
+
+
+def _warn_of_late_milestones(config: TrainConfig) -> None:
+    # Not refused: a schedule's defaults suit longer runs.
+    training = config.training
+    milestones = {
+        "scan.milestones": config.scan.milestones if isinstance(config.scan, ScheduleConfig) else [],
+        "training.input_milestones": training.input_milestones,
+        "training.lr_milestones": training.lr_milestones if training.schedule == "step" else [],
+    }
+    for key, given in milestones.items():
+        if late := [epoch for epoch in given if epoch >= training.epochs]:
+            log.warning(
+                "%s=%s: training.epochs=%d ends before anything changes at %s; wanted milestones below %d, or "
+                "more epochs",
+                *(key, list(given), training.epochs, late, training.epochs),
+            )
 
 
 def _restore(session: Session, directory: RunDirectory) -> int:

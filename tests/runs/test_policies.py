@@ -17,7 +17,7 @@ from pcr_exp.errors import ConfigError, RunError
 from pcr_exp.images.decode import decode, open_decoder
 from pcr_exp.images.ms_ssim import ms_ssim
 from pcr_exp.loading.fixed_sample import FixedSample, mean_similarities
-from pcr_exp.policies.schedule import MixtureScan
+from pcr_exp.policies.schedule import MixtureScan, ScheduleConfig
 from pcr_exp.policies.smallest import MssimConfig
 from pcr_exp.records.index import RecordIndex
 from pcr_exp.records.reader import RecordSet
@@ -198,6 +198,29 @@ def test_a_policy_s_run_is_drawn(run: Any, index: RecordIndex) -> None:
     assert trace["run_saved_share"].iloc[-1] == pytest.approx(1 - read / whole)
     static, _ = run(ScanConfig(name="group_10"))
     assert set(draw_run(static)) == {"training_curve"}
+
+
+def test_milestones_that_no_epoch_reaches_are_warned_of(
+    configure: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    scan = ScheduleConfig(name="schedule", groups=[2, 5], milestones=[2])
+    late = {"lr_milestones": [1, 2, 3], "schedule": "step", "input_milestones": [2], "input_sizes": [16, 32]}
+    config = configure(scan=scan, **{f"training__{key}": value for key, value in late.items()})
+    with caplog.at_level(logging.WARNING):
+        run_training(config, progress=False)
+    ends = "training.epochs=2 ends before anything changes at"
+    wanted = "wanted milestones below 2, or more epochs"
+    assert [message for message in caplog.messages if "milestones" in message] == [
+        f"scan.milestones=[2]: {ends} [2]; {wanted}",
+        f"training.input_milestones=[2]: {ends} [2]; {wanted}",
+        f"training.lr_milestones=[1, 2, 3]: {ends} [2, 3]; {wanted}",
+    ]
+
+
+def test_milestones_within_the_epochs_are_not_warned_of(run: Any, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        run(POLICIES["schedule"], training__lr_milestones=[99])  # unused, as the rate decays by a cosine
+    assert "milestones" not in caplog.text
 
 
 def test_the_log_tells_what_was_decided(run: Any, caplog: pytest.LogCaptureFixture) -> None:
