@@ -127,11 +127,17 @@ def smoke_overrides(runner: str, typed: Sequence[str]) -> list[str]:
     Args:
         runner: Name of the command, such as `train`.
         typed: Overrides of the command line.
+
+    Raises:
+        ConfigError: the command has no small size.
     """
     if SMOKE not in typed:
         return []
     chosen = [text for text in typed if text.startswith(("experiment=", "components=", "smoke."))]
-    return beside(composed(runner, chosen)["smoke"], typed)
+    config = composed(runner, chosen)
+    if "smoke" not in config:
+        raise ConfigError(f"{SMOKE}: wanted a command that trains or measures; leave it out of {runner}.")
+    return beside(config["smoke"], typed)
 
 
 def acting(config: DictConfig, loaded: Any, typed: Sequence[str]) -> DictConfig:

@@ -66,6 +66,7 @@ def task(config: FiguresConfig) -> str:
         ("out=interrupted", 130, "interrupted; run the same command again to continue"),
         ("out=one,two", 1, "which needs -m"),
         ("target=high", 1, "target"),
+        ("runner=smoke", 1, "error: runner=smoke: wanted a command that trains or measures"),
         ("runs_rot=here", 1, "error: runs_rot: there is no such setting. Did you mean runs_root?"),
     ],
 )
