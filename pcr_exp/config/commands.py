@@ -14,6 +14,7 @@ from pcr_exp.config.check import (
     Bound,
     at_least,
     check_fields,
+    each,
     one_of,
     or_null,
     require,
@@ -28,6 +29,13 @@ from pcr_exp.config.scan import ScanConfig
 from pcr_exp.config.training import ModelConfig, TaskConfig, TrainingConfig
 
 
+_PROJECT = Bound(
+    lambda name: 1 <= len(name) <= 128 and not set(name) & set("/\\#?%:"),
+    "1 to 128 characters without / \\ # ? % and :, as W&B wants them",
+)
+_TAGS = each(lambda tag: 1 <= len(tag) <= 64, "tags of 1 to 64 characters each, as W&B wants them")
+
+
 @dataclass(kw_only=True, slots=True)
 class TrackingConfig:
     """Where training curves are logged, besides the run directory."""
@@ -36,11 +44,11 @@ class TrackingConfig:
     """`none` or `wandb`."""
     mode: Annotated[str, one_of("offline", "online")] = "offline"
     """W&B mode: `offline` writes files, `online` uploads during the run."""
-    project: str = "pcr-exp"
+    project: Annotated[str, _PROJECT] = "pcr-exp"
     """W&B project."""
     entity: str | None = None
     """W&B user or team; null: your default."""
-    tags: list[str] = field(default_factory=list)
+    tags: Annotated[list[str], _TAGS] = field(default_factory=list)
     """Tags to find runs by."""
 
     def __post_init__(self) -> None:

@@ -109,9 +109,13 @@ class WandbTracker(Tracker):
             wandb.teardown()  # its process still holds the run's id
             self._run = self._start(config, "offline", run_id, folder, run_config)
         except wandb.errors.Error as error:
+            remedy = "Use tracking=none to go on without it."
+            if config.mode == "online":
+                remedy = (
+                    "Run `wandb login` first, or use tracking=wandb, which needs neither account nor network."
+                )
             raise ConfigError(
-                f"tracking.mode={config.mode!r}: wandb did not start ({error}). Run `wandb login` first, or "
-                "use tracking=wandb, which needs neither account nor network."
+                f"tracking.mode={config.mode!r}: wandb did not start ({error}). {remedy}"
             ) from error
         for kind, step_metric in STEP_METRICS.items():
             self._run.define_metric(f"{kind}/*", step_metric=step_metric)

@@ -113,6 +113,12 @@ REFUSED = {
     ],
     "none or wandb": ["tracking.name=mlflow"],
     "offline or online": ["tracking.mode=later"],
+    "1 to 128 characters without": [
+        "tracking.project=a:b",
+        "tracking.project=''",
+        f"tracking.project={'a' * 129}",
+    ],
+    "tags of 1 to 64 characters each": ["tracking.tags=['']", f"tracking.tags=[a,{'b' * 65}]"],
     "train or tune or val": ["quality split=test"],
     "scan groups, 1..10": ["quality groups=[0]"],
     "at least 32": ["quality crop_size_px=16"],
