@@ -169,5 +169,8 @@ class ModelConfig:
         for key, values in (("model.mean", self.mean), ("model.std", self.std)):
             fits = values is None or (len(values) == 3 and all(map(math.isfinite, values)))
             require(fits, key, values, wanted)
-        divides = self.std is None or min(self.std) > 0
-        require(divides, "model.std", self.std, "numbers above 0: pixels are divided by them")
+        scale = "as pixels are in [0, 1]; divide numbers for 0 to 255 by 255"
+        within = self.mean is None or all(0 <= value <= 1 for value in self.mean)
+        require(within, "model.mean", self.mean, f"numbers from 0 to 1, {scale}")
+        divides = self.std is None or all(0 < value <= 1 for value in self.std)
+        require(divides, "model.std", self.std, f"numbers above 0 and up to 1, {scale}")

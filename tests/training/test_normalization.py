@@ -69,6 +69,9 @@ def test_a_file_of_weights_is_of_its_model_s_family_and_a_checkpoint_says_it_its
         ({"mean": [0.5, 0.5, float("nan")], "std": [0.5] * 3}, "model.mean=.*wanted three finite"),
         ({"mean": [0.5] * 3, "std": [0.5, 0.0, 0.5]}, "model.std=.*wanted numbers above 0"),
         ({"mean": [0.5] * 3, "std": [0.5, -0.1, 0.5]}, "model.std=.*wanted numbers above 0"),
+        ({"mean": [127.0] * 3, "std": [0.5] * 3}, r"model.mean=\[127.0.*from 0 to 1, .*divide .* by 255"),
+        ({"mean": [0.5, -0.1, 0.5], "std": [0.5] * 3}, "model.mean=.*wanted numbers from 0 to 1"),
+        ({"mean": [0.5] * 3, "std": [128.0] * 3}, r"model.std=\[128.0.*up to 1, .*divide .* by 255"),
     ],
 )
 def test_what_cannot_be_is_refused_by_its_key(settings: dict[str, Any], message: str) -> None:
