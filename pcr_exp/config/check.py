@@ -41,8 +41,8 @@ def at_least(low: int, wanted: str = "") -> Bound:
 
 
 def above(low: int, wanted: str = "") -> Bound:
-    """Accept numbers above `low`."""
-    return Bound(lambda value: value > low, wanted or f"above {low}")
+    """Accept finite numbers above `low`."""
+    return Bound(lambda value: low < value < math.inf, wanted or f"above {low}")
 
 
 def one_of(*choices: str) -> Bound:

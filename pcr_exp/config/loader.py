@@ -10,12 +10,20 @@ from typing import Annotated
 
 from omegaconf import MISSING
 
-from pcr_exp.config.check import RATE, Bound, above, at_least, check_fields, one_of, or_null, require
+from pcr_exp.config.check import RATE, Bound, at_least, check_fields, one_of, or_null, require
 
 DECODE_MODES = ("libjpeg", "unsmoothed", "scaled")
 
 ANTIALIAS = True
 """Whether crops that are scaled down are filtered by default (measured: results/antialias)."""
+
+
+MAX_TIMEOUT_S = 10**6
+"""Longest timeout; the system's waits count milliseconds in 32 bits."""
+_TIMEOUT = or_null(
+    Bound(lambda seconds: 0 < seconds <= MAX_TIMEOUT_S, ""),
+    f"seconds above 0, or null to wait forever; at most {MAX_TIMEOUT_S} (11 days)",
+)
 
 
 @dataclass(kw_only=True, slots=True)
@@ -45,7 +53,7 @@ class LoaderConfig:
     """`fail` stops at the first image that arrived damaged twice; `replace` trains on another image of its
     record, chosen by seed and epoch, and counts it in rows (`num_replaced`). Checksums detect all damage
     since records were written. Earlier damage may go unnoticed: decoding stops after a crop's last row."""
-    timeout_s: Annotated[float | None, or_null(above(0), "seconds above 0, or null to wait forever")] = 300.0
+    timeout_s: Annotated[float | None, _TIMEOUT] = 300.0
     """Longest time in seconds that training waits for a read or a decoded batch before it raises an error
     (null: no limit)."""
 

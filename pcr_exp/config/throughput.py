@@ -29,7 +29,8 @@ _DOLLARS = at_least(0, "dollars, 0 or more")
 
 
 _SIZES, _EPOCHS, _LIMITS = (each(above(0).holds, f"{what} above 0") for what in ("sizes", "epochs", "limits"))
-_RATES = any_each(above(0).holds, "at least one rate, all above 0")
+_RATES = any_each(lambda rate: rate > 0, "at least one rate, all above 0")
+"""An infinite one stands for no model (`experiments.pcr.model_validation`)."""
 
 
 @dataclass(kw_only=True, slots=True)

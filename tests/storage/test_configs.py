@@ -1,5 +1,8 @@
 """Every YAML file of these groups composes, and has the numbers that its name promises."""
 
+import multiprocessing
+import threading
+from multiprocessing.connection import wait
 from pathlib import Path
 
 import pytest
@@ -7,7 +10,7 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 from pcr_exp.config.compose import load
-from pcr_exp.config.loader import LoaderConfig, StorageConfig
+from pcr_exp.config.loader import MAX_TIMEOUT_S, LoaderConfig, StorageConfig
 from pcr_exp.config.scan import ScanConfig
 from pcr_exp.errors import ConfigError
 
@@ -76,8 +79,8 @@ NAN, INF = float("nan"), float("inf")
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        *(("bandwidth_mib_per_s", value) for value in (0, -1, 0.0, NAN)),
-        *(("requests_per_s", value) for value in (0, -1, NAN)),
+        *(("bandwidth_mib_per_s", value) for value in (0, -1, 0.0, NAN, INF)),
+        *(("requests_per_s", value) for value in (0, -1, NAN, INF)),
         *(("latency_ms", value) for value in (-0.1, NAN, INF)),
         *(("seek_ms", value) for value in (-0.1, NAN, INF)),
         *(("reads_in_flight", value) for value in (0, -1, 513)),
@@ -88,7 +91,14 @@ def test_rates_that_cannot_work_are_refused_by_name(key: str, value: float) -> N
         StorageConfig(name="test", **{key: value})
 
 
-@pytest.mark.parametrize("timeout_s", [0, -5, NAN])
+@pytest.mark.parametrize("timeout_s", [0, -5, NAN, INF, MAX_TIMEOUT_S + 1])
 def test_a_timeout_that_cannot_work_is_refused(timeout_s: float) -> None:
     with pytest.raises(ConfigError, match=rf"loader\.timeout_s={timeout_s!r}: wanted seconds above 0"):
         LoaderConfig(timeout_s=timeout_s)
+
+
+def test_the_longest_timeout_can_be_waited_for() -> None:
+    receiver, sender = multiprocessing.Pipe(duplex=False)
+    sender.send(1)
+    assert wait([receiver], MAX_TIMEOUT_S) == [receiver]
+    assert threading.Lock().acquire(timeout=MAX_TIMEOUT_S)
