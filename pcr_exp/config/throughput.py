@@ -21,7 +21,9 @@ from pcr_exp.config.check import (
 )
 from pcr_exp.config.commands import RunnerConfig, TrackingConfig, no_tracking
 from pcr_exp.config.dataset import DatasetConfig
-from pcr_exp.config.loader import LoaderConfig, StorageConfig
+from pcr_exp.config.loader import DECODE_MODES, LoaderConfig, StorageConfig
+from pcr_exp.config.scan import is_level
+from pcr_exp.config.scan_scripts import NUM_GROUPS
 
 _FOR_SPEED_UPS = "baseline among the scan levels, because speed-ups are relative to it"
 _WITH_BASELINE = Bound(lambda by_level: "baseline" in by_level, _FOR_SPEED_UPS)
@@ -91,6 +93,14 @@ class PlanConfig:
         check_fields(self, "plan")
 
 
+PEERS = (
+    *("image_folder_pil", "image_folder_torchvision", "image_folder_torchcodec", "webdataset", "streaming"),
+    *("litdata", "tfrecord", "dali", "ffcv", "ffcv_again"),
+)
+"""Loaders of other projects, which a checkout measures (`experiments.loaders.peers`)."""
+_PEERS = each(lambda name: name in PEERS, f"some of {', '.join(PEERS)}")
+_SCANS = each(is_level, f"scan levels: baseline, or group_1 to group_{NUM_GROUPS}")
+_DECODES = each(lambda mode: mode in DECODE_MODES, f"some of {', '.join(DECODE_MODES)}")
 _PROCESSES = any_each(lambda count: count >= 1, "numbers of reading processes, at least 1")
 
 
@@ -104,14 +114,14 @@ class ThroughputConfig(RunnerConfig):
     loader: LoaderConfig = field(default_factory=LoaderConfig)
     """Settings of our loader; peers get its num_workers and prefetch_batches."""
     tracking: TrackingConfig = field(default_factory=no_tracking)
-    scans: list[str] = MISSING
+    scans: Annotated[list[str], _SCANS] = MISSING
     """Scan levels of our loader: baseline, group_1 to group_10."""
-    decodes: list[str] = field(default_factory=list)
+    decodes: Annotated[list[str], _DECODES] = field(default_factory=list)
     """Values of `loader.decode` to compare; empty: only the value in `loader`."""
     antialiases: list[bool] = field(default_factory=list)
     """Values of `loader.antialias` to compare; empty: only the value in `loader`. Peers have filters of their
     own, or none, as the table shows."""
-    peers: list[str] = MISSING
+    peers: Annotated[list[str], _PEERS] = MISSING
     """Loaders of other projects. One that cannot run here is listed as absent, with the reason."""
     peers_python: Annotated[str | None, PATH] = None
     """Python interpreter of an environment for peers, as some need older versions of our packages; null: this

@@ -9,10 +9,12 @@ from throughput_jobs import folder_config, job, opened, write_images
 from experiments.loaders import contest as plan
 from experiments.loaders.contest import absent_peers, copied_groups, plan_jobs
 from experiments.loaders.formats import build_copies, build_once, by_encoding, original_files, quality_for
-from experiments.loaders.peers.catalogue import OURS, decoder_label, filter_of
+from experiments.loaders.peers.catalogue import OURS, absence, decoder_label, filter_of
+from experiments.loaders.peers.catalogue import PEERS as CATALOGUE
 from experiments.pcr.shared_readers import shared_jobs, window_images
 from pcr_exp.config.loader import LoaderConfig, StorageConfig
-from pcr_exp.config.throughput import ThroughputConfig
+from pcr_exp.config.scan import scan_of
+from pcr_exp.config.throughput import PEERS, ThroughputConfig
 from pcr_exp.errors import ConfigError
 from pcr_exp.measuring.throughput.job import num_epochs
 
@@ -84,12 +86,21 @@ def test_the_loader_s_own_choice_of_filter_is_the_default() -> None:
 
 
 def test_what_is_asked_for_must_exist() -> None:
-    with pytest.raises(ConfigError, match=r"loader\.decode='magic'"):
-        plan_jobs(config(decodes=["magic"]))
+    for key, given, wanted in (
+        ("decodes", "magic", "some of libjpeg, unsmoothed, scaled"),
+        ("scans", "group_99", "scan levels: baseline, or group_1 to group_10"),
+        ("peers", "imagefolder", "some of image_folder_pil, "),
+    ):
+        with pytest.raises(ConfigError, match=rf"^{key}=\['{given}'\]: wanted {wanted}"):
+            config(**{key: [given]})
     with pytest.raises(ConfigError, match="'group_99' is not a scan level"):
-        plan_jobs(config(scans=["group_99"]))
+        scan_of("group_99")
     with pytest.raises(ConfigError, match="'imagefolder' is no loader"):
-        plan_jobs(config(peers=["imagefolder"]))
+        absence("imagefolder")
+
+
+def test_the_settings_know_every_loader_of_the_catalogue() -> None:
+    assert list(PEERS) == list(CATALOGUE)
 
 
 def test_absent_peers_come_with_their_reason(monkeypatch: pytest.MonkeyPatch) -> None:
