@@ -395,6 +395,9 @@ def _transform(
         )
     require(image_size >= 1, "image_size", image_size, "at least 1")
     antialias = given.pop("antialias", ANTIALIAS)
+    if not augment and (unused := [name for name in given if name != "eval_crop_fraction"]):
+        name = unused[0]
+        raise ConfigError(f"{name}={given[name]!r}: wanted augment=True with it; centre crops do not use it.")
     settings = CropSettings(
         train_px=image_size, eval_px=image_size, augment=AugmentConfig(**given), antialias=antialias
     )

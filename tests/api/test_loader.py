@@ -235,6 +235,10 @@ def test_what_cannot_be_stacked_is_refused(open_loader: Open, split: Path) -> No
         ({"crop_ratio": 0.5}, r"crop_ratio=0.5: wanted two numbers"),
         ({"eval_crop_fraction": 0}, "eval_crop_fraction=0: wanted a share"),
         ({"image_size": None, "transform": random_crop, "antialias": False}, "antialias=False: wanted image"),
+        *(
+            ({"augment": False, name: value}, rf"{name}=.*: wanted augment=True with it")
+            for name, value in {"crop_scale": (0.5, 1), "crop_ratio": (1, 1), "horizontal_flip": False}.items()
+        ),
         (
             {"batch_size": 10000, "drop_last": True},
             r"batch_size=10000: wanted at most 100 \(.*drop_last=False",
