@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -19,6 +20,7 @@ from pcr_exp.config.check import (
     or_null,
     require,
 )
+from pcr_exp.config.components import component, names
 from pcr_exp.config.crops import CropSettings, crops_of
 from pcr_exp.config.dataset import DatasetConfig
 from pcr_exp.config.loader import LoaderConfig, StorageConfig, check_lanes, num_slots
@@ -144,6 +146,7 @@ class TrainConfig(RunnerConfig):
         check_lanes(self.loader.lanes, self.num_slots, self.world_size)
         if isinstance(self.dataset, MixtureConfig):
             check_training(self, self.dataset)
+        _check_targets(self.dataset.targets)
         num_groups = self.records.num_groups
         if num_groups is not None:
             self.scan.fit(num_groups)
@@ -160,6 +163,15 @@ class TrainConfig(RunnerConfig):
         """Crops for training and evaluation."""
         training = self.training
         return crops_of(self.dataset.augment, self.loader, training.image_size, training.eval_image_size)
+
+
+def _check_targets(targets: Mapping[str, float]) -> None:
+    """Refuse a target of something that no task is judged by: no run would use it."""
+    headlines = [getattr(component("task", task).build, "headline", None) for task in names("task")]
+    known = sorted({headline.name for headline in headlines if headline is not None})
+    wanted = f"the primary metric of a task in its place: {', '.join(known)}"
+    for metric, target in targets.items():
+        require(metric in known, f"dataset.targets.{metric}", target, wanted)
 
 
 @dataclass(kw_only=True, slots=True)
@@ -194,6 +206,8 @@ class FiguresConfig:
         check_fields(self)
         given = self.compare is None or self.reference is not None
         require(given, "reference", self.reference, f"a value of {self.compare} to compare others with")
+        used = self.reference is None or self.compare is not None
+        require(used, "reference", self.reference, "null, or compare=<key> with it: the key of this value")
 
 
 _WITH_BASELINE = Bound(lambda scans: "baseline" in scans, "scan levels with baseline among them")

@@ -127,6 +127,7 @@ REFUSED = {
     "at least 32": ["quality crop_size_px=16"],
     "a share in (0, 1], or null": ["figures target=60"],
     "one value or more, each above 0": ["activation_study bounds=[0]", "activation_study batch_sizes=[]"],
+    "null, or compare=<key> with it": ["figures reference=libjpeg"],
     "at least one label": ["demo labels=[]"],
     "scan levels with baseline among them": ["demo scans=[group_1]"],
     "a share in (0, 1)": [
@@ -150,6 +151,7 @@ ELSEWHERE = [
     ("world_size=3", "loader.lanes", 8, "a multiple of 3.*such as 9"),
     ("loader.lanes=6 training.global_batch_size=256", "loader.lanes", 6, "a multiple of 4"),
     ("figures compare=loader.decode", "reference", None, "a value of loader.decode"),
+    ("+dataset.targets.accuracy=0.9", "dataset.targets.accuracy", 0.9, "metric of a task .*: .*auc, .*top1"),
     ("activation_study training.batch_size=8", "batch_sizes", [4, 16, 64], "at most training.batch"),
 ]
 """Overrides that make another setting invalid: its key, its value, and what is wanted."""
