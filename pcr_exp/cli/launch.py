@@ -42,7 +42,7 @@ from pcr_exp.cli.jobs import (
     write_outcome,
 )
 from pcr_exp.cli.terminal import open_console
-from pcr_exp.cli.typed import SMOKE, acting, check_overrides, smoke_overrides, unknown_keys
+from pcr_exp.cli.typed import SMOKE, acting, check_overrides, require_used, smoke_overrides, unknown_keys
 from pcr_exp.config.components import option_names
 from pcr_exp.config.compose import load, named_packages, prepare_hydra
 from pcr_exp.errors import ConfigError, PcrExpError
@@ -204,6 +204,7 @@ class HydraTask(Generic[T]):
             loaded = load(config, self.schema)
             if SMOKE in (typed := list(HydraConfig.get().overrides.task)):
                 loaded = load(acting(config, loaded, typed), self.schema)
+            require_used(loaded, typed)
             if getattr(loaded, "dry_run", False):
                 return self._planned(name, loaded)
             return Outcome(name, self.task(loaded))

@@ -164,6 +164,18 @@ def acting(config: DictConfig, loaded: Any, typed: Sequence[str]) -> DictConfig:
     return small
 
 
+def require_used(loaded: Any, typed: Sequence[str]) -> None:
+    """Raise ConfigError for a typed scan group that the scan policy does not use.
+
+    Not a check of the settings themselves: recorded ones hold a group in any case.
+    """
+    group = next((text for text in typed if text.lstrip("+").startswith("scan.group=")), None)
+    if group is not None and isinstance(loaded, TrainConfig) and not loaded.scan.uses_group:
+        raise ConfigError(
+            f"{group}: scan={loaded.scan.name} does not use it. Leave it out; --help scan lists settings."
+        )
+
+
 def beside(smoke: Mapping[str, Any], typed: Sequence[str]) -> list[str]:
     """Return the smoke overrides that were not set on the command line and suit the typed dataset."""
     given = {text.partition("=")[0].lstrip("+~") for text in typed}

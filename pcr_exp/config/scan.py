@@ -54,6 +54,11 @@ class ScanConfig:
         return {}, 1
 
     @property
+    def uses_group(self) -> bool:
+        """Whether `group` has an effect."""
+        return True
+
+    @property
     def uses_tune_split(self) -> bool:
         """Whether the policy uses the images held out for tuning."""
         return False
@@ -87,6 +92,8 @@ class PolicyConfig(ScanConfig):
         ScanConfig.__post_init__(self)
         wanted = "pcr: baseline records have only one scan group, so a policy has nothing to choose"
         require(self.encoding == "pcr", "scan.encoding", self.encoding, wanted)
+        if not self.uses_group:
+            self.group = NUM_GROUPS  # so that a run has one name, and `pcr_exp.open` sees that it had no effect
 
 
 @dataclass(kw_only=True, slots=True)

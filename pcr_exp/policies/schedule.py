@@ -54,6 +54,11 @@ class ScheduleConfig(PolicyConfig):
         PolicyConfig.fit(self, num_groups)
         self.groups = groups_of_script("scan.groups", self.groups, num_groups)
 
+    @property
+    def uses_group(self) -> bool:
+        """No: the first of `groups` is used."""
+        return False
+
     def at_smoke_size(self) -> tuple[dict[str, Any], int]:
         """As for every policy, with one epoch at each group."""
         return {"milestones": list(range(1, len(self.groups)))}, len(self.groups)

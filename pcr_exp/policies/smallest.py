@@ -79,6 +79,11 @@ class MssimConfig(CandidatesConfig):
     num_images: Annotated[int, at_least(1)] = 64
     """Training images to compare."""
 
+    @property
+    def uses_group(self) -> bool:
+        """No: nothing is read before the choice."""
+        return False
+
 
 @register("scan", "mssim", MssimConfig)
 def open_mssim(config: MssimConfig, run: PolicyInputs) -> SmallestScan:
@@ -134,6 +139,11 @@ class TolerancePolicyConfig(CandidatesConfig):
     """Images to measure: the first of the training split, read once with all scans."""
     image_size: Annotated[int, at_least(32)] = 128
     """Side of the pretrained network's input, in pixels."""
+
+    @property
+    def uses_group(self) -> bool:
+        """No: nothing is read before the choice."""
+        return False
 
 
 @register("scan", "tolerance", TolerancePolicyConfig)

@@ -245,6 +245,7 @@ def test_labels_are_real_numbers_and_rows_of_several(split: Path) -> None:
         ({"name": "balanced", "floor": "plateaux"}, ConfigError, "scan='plateaux': wanted"),
         (SCHEDULE | {"group": [2, 10]}, ConfigError, "'group' of schedule is .*int. Did you mean 'groups'"),
         (SCHEDULE | {"group": 7}, ConfigError, "schedule does not use 'group'. Did you mean 'groups'"),
+        ({"name": "mssim", "group": 2}, ConfigError, "mssim does not use 'group'"),
         (SCHEDULE | {"milestones": 3}, ConfigError, r"'milestones' of schedule is 3, wanted list\[int\]"),
         (SCHEDULE | {"groups": ["${x}"]}, ConfigError, "scan=.*groups.*Interpolation key 'x' not found"),
         (["group_1"], ConfigError, r"scan=\['group_1'\]: wanted group_1"),

@@ -205,3 +205,10 @@ def test_totals_leave_out_what_one_job_does_not_know() -> None:
     assert total_amounts(jobs) == {"seconds": 10800.0}
     assert describe_amounts({"disk_bytes": 2.5e9, "seconds": 90}) == "about 1.5 minutes, 2.50 GB of disk"
     assert total_amounts([Outcome("c", "finished")]) == {}
+
+
+@pytest.mark.program
+def test_a_setting_that_is_not_used_is_said_by_a_dry_run_too() -> None:
+    done = call("train", "scan=schedule", "scan.group=7", "--dry-run")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "error: scan.group=7: scan=schedule does not use it. Leave it out" in done.stderr

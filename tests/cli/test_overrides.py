@@ -3,11 +3,12 @@
 import shlex
 
 import pytest
+from composing import compose
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pcr_exp.cli.typed import check_overrides, quote, unknown_keys
+from pcr_exp.cli.typed import check_overrides, quote, require_used, unknown_keys
 from pcr_exp.errors import ConfigError
 
 
@@ -66,6 +67,15 @@ def test_a_number_is_no_option_of_a_group(typed: str, told: str) -> None:
     with pytest.raises(ConfigError, match=told):
         check_overrides([typed], sweeps=False)
     check_overrides(["scan=group_2", "scan.group=2"], sweeps=False)
+
+
+@pytest.mark.parametrize("scan", ["schedule", "mssim", "tolerance"])
+def test_a_scan_group_that_a_policy_does_not_use_is_refused(scan: str) -> None:
+    typed = [f"scan={scan}", "scan.group=7"]
+    with pytest.raises(ConfigError, match=rf"^scan\.group=7: scan={scan} does not use it\. Leave it out"):
+        require_used(compose("train", *typed), typed)
+    require_used(compose("train", f"scan={scan}"), typed[:1])
+    require_used(compose("train", "scan=cosine", "scan.group=7"), ["scan=cosine", "scan.group=7"])
 
 
 def test_the_most_similar_setting_is_named() -> None:
