@@ -18,7 +18,7 @@ from pcr_exp.config.dataset import DatasetConfig, folder_name
 from pcr_exp.config.records import FIELD_KINDS, RecordsConfig
 from pcr_exp.datasets.seen import JPEG_SUFFIXES
 from pcr_exp.datasets.table_file import SUFFIXES
-from pcr_exp.errors import ConfigError
+from pcr_exp.errors import ConfigError, DatasetError
 from pcr_exp.places import CONFIGS
 from pcr_exp.records.index import INDEX_FILE
 from pcr_exp.records.prepare import ensure_records, records_folder
@@ -50,11 +50,17 @@ def prepared(
     Raises:
         ConfigError: `root` or `address` is not local, `root` lies inside the photographs, `address` already
             holds records, or there are no such fields.
+        DatasetError: there is nothing at `address`.
         PcrExpError: as `prepare_records` raises it.
     """
     photographs, root = Path(address), expanded(root)
     if "://" in root or "://" in address:
         raise ConfigError(f"prepare={root!r}: wanted a local folder, for photographs in a local folder.")
+    if not photographs.exists():
+        raise DatasetError(
+            f"root={address!r}: {photographs.absolute()} does not exist. Wanted a folder of class folders, "
+            f"or a table of paths and labels ({', '.join(SUFFIXES)})."
+        )
     home = photographs if photographs.is_dir() else photographs.parent
     if photographs.is_dir() and Path(root).resolve().is_relative_to(home.resolve()):
         raise ConfigError(
