@@ -75,8 +75,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     try:
         if options.do == "status" and options.name is None:
-            for folder in _folders(options.root):
+            folders = _folders(options.root)
+            for folder in folders:
                 print(f"{folder.name}: {describe_jobs(read_jobs(folder))}")
+            if not folders:
+                print(f"there are no sweeps in {options.root}")
             return
         if options.do == "wandb":
             grid = wandb_sweep([*filter(None, [options.name]), *options.more])
@@ -254,8 +257,8 @@ def wandb_sweep(overrides: Sequence[str]) -> dict[str, Any]:
             fixed.append(str(override.input_line))
     if not parameters:
         raise ConfigError(
-            f"{' '.join(overrides)}: this is one job, not a grid. Give an experiment that has a grid, or "
-            "comma-separated values, such as seed=0,1,2."
+            f"{' '.join(overrides) or 'no arguments'}: this is one job, not a grid. Give an experiment that has "
+            "a grid, or comma-separated values, such as seed=0,1,2."
         )
     program = as_typed("python -m experiments.train").split()
     return {

@@ -222,6 +222,8 @@ def test_status_says_what_is_done_and_fails_if_a_job_did(tmp_path: Path, capsys:
     write_plan(tmp_path / "a", plan_of(3))
     write_outcome(tmp_path / "a", 0, Outcome("seed=0", FAILED, "no such [model]"))
     root = ["--root", str(tmp_path)]
+    main(["status", "--root", str(tmp_path / "none")])
+    assert capsys.readouterr().out == f"there are no sweeps in {tmp_path}/none\n"
     main(["status", *root])
     assert capsys.readouterr().out == "a: 3 jobs: 2 not begun, 1 failed\n"
     for name in ("a", "last", str(tmp_path / "a")):

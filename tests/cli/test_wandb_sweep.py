@@ -36,6 +36,8 @@ def test_what_is_typed_goes_before_what_the_experiment_says() -> None:
 def test_one_job_is_no_grid() -> None:
     with pytest.raises(ConfigError, match=r"scan=group_1: this is one job, not a grid\. Give an experiment"):
         wandb_sweep(["scan=group_1"])
+    with pytest.raises(ConfigError, match=r"^no arguments: this is one job, not a grid"):
+        wandb_sweep([])
 
 
 @pytest.mark.parametrize(
