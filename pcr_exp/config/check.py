@@ -88,9 +88,16 @@ def check_fields(config: object, prefix: str = "") -> None:
         value = getattr(config, name)
         for mark in marks:
             if isinstance(mark, Bound):
-                require(mark.holds(value), f"{prefix}.{name}" if prefix else name, value, mark.wanted)
+                require(_holds(mark, value), f"{prefix}.{name}" if prefix else name, value, mark.wanted)
             elif value is not None:
                 setattr(config, name, expanded(value) if isinstance(value, str) else [*map(expanded, value)])
+
+
+def _holds(bound: Bound, value: object) -> bool:
+    try:
+        return bound.holds(value)
+    except TypeError:  # of another type, such as None for a number
+        return False
 
 
 @functools.cache

@@ -226,6 +226,7 @@ def test_what_cannot_be_stacked_is_refused(open_loader: Open, split: Path) -> No
         ({"world_size": 0}, "world_size=0: wanted at least 1"),
         ({"lanes": 3, "world_size": 2}, "lanes=3: wanted a multiple of 2, .*such as 4"),
         ({"num_workers": -1}, "num_workers=-1: wanted 0 or more"),
+        ({"num_workers": None}, "num_workers=None: wanted 0 or more"),
         ({"reads_in_flight": 0}, "reads_in_flight=0: wanted None or 1 to 512"),
         ({"timeout_s": 0}, "timeout_s=0: wanted seconds above 0, or None"),
         ({"decode": "fast"}, "decode='fast': wanted libjpeg or"),
@@ -237,7 +238,11 @@ def test_what_cannot_be_stacked_is_refused(open_loader: Open, split: Path) -> No
         ({"image_size": None, "transform": random_crop, "antialias": False}, "antialias=False: wanted image"),
         *(
             ({"augment": False, name: value}, rf"{name}=.*: wanted augment=True with it")
-            for name, value in {"crop_scale": (0.5, 1), "crop_ratio": (1, 1), "horizontal_flip": False}.items()
+            for name, value in {
+                "crop_scale": (0.5, 1),
+                "crop_ratio": (1, 1),
+                "horizontal_flip": False,
+            }.items()
         ),
         (
             {"batch_size": 10000, "drop_last": True},

@@ -40,6 +40,8 @@ def test_a_field_is_refused_by_key_value_and_remedy() -> None:
     assert refused(Base, count=0) == ("mine.count", 0, "at least 1")
     assert refused(Base, limit=1) == ("mine.limit", 1, "null or at least 2")
     assert refused(Base, count=float("inf"))[0] == "mine.count"
+    for other in (None, "three"):
+        assert refused(Base, count=other) == ("mine.count", other, "at least 1")
 
 
 def test_a_bound_of_a_base_holds_unless_a_class_has_its_own() -> None:
