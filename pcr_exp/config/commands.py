@@ -30,7 +30,6 @@ from pcr_exp.config.related_methods import ActivationsConfig, EchoConfig, Gradie
 from pcr_exp.config.scan import ScanConfig
 from pcr_exp.config.training import ModelConfig, TaskConfig, TrainingConfig
 
-
 _PROJECT = Bound(
     lambda name: 1 <= len(name) <= 128 and not set(name) & set("/\\#?%:"),
     "1 to 128 characters without / \\ # ? % and :, as W&B wants them",

@@ -93,7 +93,7 @@ class PolicyConfig(ScanConfig):
         wanted = "pcr: baseline records have only one scan group, so a policy has nothing to choose"
         require(self.encoding == "pcr", "scan.encoding", self.encoding, wanted)
         if not self.uses_group:
-            self.group = NUM_GROUPS  # so that a run has one name, and `pcr_exp.open` sees that it had no effect
+            self.group = NUM_GROUPS  # so that `pcr_exp.open` sees that another one had no effect
 
 
 @dataclass(kw_only=True, slots=True)

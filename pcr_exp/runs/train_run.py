@@ -254,8 +254,8 @@ def _warn_of_late_milestones(config: TrainConfig) -> None:
     for key, given in milestones.items():
         if late := [epoch for epoch in given if epoch >= training.epochs]:
             log.warning(
-                "%s=%s: training.epochs=%d ends before anything changes at %s; wanted milestones below %d, or "
-                "more epochs",
+                "%s=%s: training.epochs=%d ends before anything changes at %s; wanted milestones below %d, "
+                "or more epochs",
                 *(key, list(given), training.epochs, late, training.epochs),
             )
 

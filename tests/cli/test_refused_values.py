@@ -121,7 +121,10 @@ REFUSED = {
     "tags of 1 to 64 characters each": ["tracking.tags=['']", f"tracking.tags=[a,{'b' * 65}]"],
     "train or tune or val": ["quality split=test"],
     "scan groups, 1..10": ["quality groups=[0]"],
-    "scan levels: baseline, or group_1 to": ["throughput scans=[full]", "throughput scans=[baseline,group_11]"],
+    "scan levels: baseline, or group_1 to": [
+        "throughput scans=[full]",
+        "throughput scans=[baseline,group_11]",
+    ],
     "some of libjpeg, unsmoothed, scaled": ["throughput decodes=[fast]"],
     "some of image_folder_pil,": ["throughput peers=[foo]"],
     "at least 32": ["quality crop_size_px=16"],
