@@ -21,7 +21,8 @@ def test_the_last_change_counts() -> None:
     assert share_at(5, [], []) == 1
 
 
-def test_reads_take_as_long_as_the_bandwidth_of_their_moment(tmp_path: Path) -> None:
+@pytest.mark.parametrize("together", [False, True])
+def test_reads_take_as_long_as_the_bandwidth_of_their_moment(tmp_path: Path, together: bool) -> None:
     (tmp_path / "a").write_bytes(bytes(MIB))
     now_s = 500.0
 
@@ -32,10 +33,12 @@ def test_reads_take_as_long_as_the_bandwidth_of_their_moment(tmp_path: Path) -> 
     config = StorageConfig(name="test", bandwidth_mib_per_s=1.0)
     throttle = Throttle.create(config, clock=lambda: round(now_s * 1e9), wait=wait)
     storage = ChangingStorage(LocalStorage(tmp_path), throttle, *HALVING, now=lambda: now_s)
+    halves = [("a", 0, MIB // 2)] * 2
     took = []
-    while now_s < 525:
+    for _ in range(20):
         before_s = now_s
-        assert storage.read("a", 0, MIB) == bytes(MIB)
+        found = storage.read_many(halves) if together else [storage.read("a", 0, MIB)]
+        assert b"".join(found) == bytes(MIB)
         took.append(now_s - before_s)
     assert took == pytest.approx([1.0] * 10 + [2.0] * 5 + [1.0] * 5)
 

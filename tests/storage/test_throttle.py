@@ -161,6 +161,22 @@ def test_time_that_the_reader_itself_takes_is_not_forgiven() -> None:
     assert clock.since(started) == pytest.approx(1.5, abs=1e-6)
 
 
+def test_oversleeping_is_forgiven_once() -> None:
+    clock = FakeClock(oversleep_s=0.004)
+    throttle = clock.throttle(latency_ms=50)
+    request(throttle, 0)
+    assert [throttle.reserve(0) - clock() for _ in range(2)] == [46_000_000, 50_000_000]
+
+
+def test_time_that_the_inner_storage_takes_is_not_forgiven() -> None:
+    clock = FakeClock()
+    throttle = clock.throttle(latency_ms=50)
+    due_ns = throttle.reserve(0)
+    clock.wait(0.2)
+    throttle.wait_until(due_ns)
+    assert throttle.reserve(0) - clock() == 50_000_000
+
+
 @given(
     sizes=st.lists(st.integers(0, 3 * MIB), min_size=1, max_size=40),
     gaps_s=st.lists(st.floats(0, 0.3), min_size=40, max_size=40),
@@ -191,6 +207,16 @@ def test_a_read_is_charged_for_and_returns_the_bytes(tmp_path: Path) -> None:
     assert clock.since(started) == pytest.approx(0.29)
     with pytest.raises(StorageError, match="does not exist"):
         storage.read("b", 0, 1)
+
+
+def test_ranges_of_one_call_each_cost_a_seek_and_are_waited_for(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(bytes(MIB))
+    clock = FakeClock()
+    throttle = clock.throttle(bandwidth_mib_per_s=4, latency_ms=20, seek_ms=50)
+    started = clock()
+    found = ThrottledStorage(LocalStorage(tmp_path), throttle).read_many([("a", 0, MIB)] * 2)
+    assert found == [bytes(MIB)] * 2
+    assert clock.since(started) == pytest.approx(0.02 + 2 * (0.05 + 0.25))
 
 
 def test_the_real_read_overlaps_the_wait() -> None:
