@@ -1,17 +1,26 @@
 """Epochs of some runs times seconds per epoch of others, on synthetic rows with known answers."""
 
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
+from scipy import stats
 
-from experiments.pcr.time_to_target import NO_TARGET, UNKNOWN, log_mean, projected_times, read_targets
+from experiments.pcr.time_to_target import (
+    NO_TARGET,
+    UNKNOWN,
+    LogMean,
+    log_mean,
+    projected_times,
+    read_targets,
+)
 from experiments.pcr.time_to_target_page import minutes, model_curve, write_projected
 from pcr_exp.analysis.frame import run_frame
-from pcr_exp.analysis.reporting_rules import NOT_EXCLUSIVE
+from pcr_exp.analysis.reporting_rules import NOT_EXCLUSIVE, UNLIKE
 from pcr_exp.analysis.runs import read_runs, read_timed_runs
 from pcr_exp.config.loader import StorageConfig
 from pcr_exp.errors import RunError
@@ -61,13 +70,16 @@ def short(
 
 @pytest.fixture
 def roots(tmp_path: Path, make_run: MakeRun) -> tuple[Path, Path]:
-    """Baseline reaches 60 % after 2 epochs, group 1 after 4. At 1 MiB/s, epochs take 40 s and 5 s."""
+    """Baseline reaches 60 % after 2 epochs, group 1 after 4.
+
+    Epochs take 40 s and 5 s at 1 MiB/s, and 10 s and 5 s without a limit.
+    """
     learned, timed = tmp_path / "learned", tmp_path / "timed"
     learn(learned, make_run, "baseline", (0.3, 0.7, 0.7, 0.7), (0.3, 0.7, 0.7, 0.7))
     learn(learned, make_run, "group_1", (0.3, 0.3, 0.3, 0.7), (0.3, 0.3, 0.3, 0.8))
-    for scan, epoch_s in (("baseline", 40.0), ("group_1", 5.0)):
+    for scan, epoch_s, free_s in (("baseline", 40.0, 10.0), ("group_1", 5.0, 5.0)):
         short(timed, make_run, scan, 1.0, epoch_s)
-        short(timed, make_run, scan, None, 5.0)
+        short(timed, make_run, scan, None, free_s)
     return learned, timed
 
 
@@ -93,12 +105,12 @@ def test_time_is_epochs_times_seconds_per_epoch(roots: tuple[Path, Path]) -> Non
 
 
 def test_the_model_takes_the_same_epochs_and_the_smaller_of_two_rates(roots: tuple[Path, Path]) -> None:
-    """1 MiB/s allows 1,049 images/s of 1 kB. Compute allows 12.8: 64 images in 5 s without a limit."""
+    """1 MiB/s allows 1,049 images/s of 1 kB. Compute allows 6.4 and 12.8: 64 images in 10 s and 5 s."""
     table = projected_times(*read(roots), TARGETS)
     assert level(table, "group_1")["free_images_per_s"] == pytest.approx(12.8)
-    assert level(table, "group_1")["model_speedup"] == pytest.approx(0.5), "twice the epochs, as fast"
+    assert level(table, "group_1")["model_speedup"] == pytest.approx(1), "twice the epochs, twice as fast"
     (slow, fast) = model_curve(table, table[table["scan"] == "group_1"], [0.001, 10.0])
-    assert (slow, fast) == (pytest.approx(0.5), pytest.approx(0.5)), "both of 1,000 bytes an image"
+    assert (slow, fast) == (pytest.approx(0.5), pytest.approx(1)), "both of 1,000 bytes an image"
 
 
 def test_without_a_run_of_unlimited_storage_there_is_no_curve(roots: tuple[Path, Path]) -> None:
@@ -131,6 +143,7 @@ def test_the_interval_is_over_seeds_and_short_runs(tmp_path: Path, make_run: Mak
     assert row[["time_s", "time_s_low", "time_s_high"]].tolist() == pytest.approx(wanted)
     assert row["time_s"] == pytest.approx((2 * 120) ** 0.5)
     assert row["time_s_low"] < 1 * 10 and row["time_s_high"] > 2 * 12
+    assert row[["epoch_s_min", "epoch_s_max"]].tolist() == pytest.approx([10, 12])
 
 
 def test_the_interval_of_a_product_is_students() -> None:
@@ -141,6 +154,24 @@ def test_the_interval_of_a_product_is_students() -> None:
     assert pd.isna(log_mean([3.0]).interval[1])
     both = log_mean([2.0, 4.0, 8.0]).times(log_mean([3.0]), -1).interval
     assert both == pytest.approx((4 / 3, low / 3, high / 3))
+
+
+def test_a_product_has_welch_satterthwaites_degrees_of_freedom() -> None:
+    _, low, high = LogMean(0.0, ((0.04, 2),)).times(LogMean(0.0, ((0.01, 4),))).interval
+    freedom = 0.05**2 / (0.04**2 / 2 + 0.01**2 / 4)
+    assert math.log(high) == pytest.approx(-math.log(low))
+    assert math.log(high) == pytest.approx(stats.t.ppf(0.975, freedom) * 0.05**0.5)
+
+
+def test_seconds_of_unlike_hardware_are_not_compared(roots: tuple[Path, Path]) -> None:
+    learned, timed = read(roots)
+    ours = timed[timed["scan"] == "group_1"].assign(timing="elsewhere")
+    apart = level(
+        projected_times(learned, pd.concat([timed[timed["scan"] == "baseline"], ours]), TARGETS), "group_1"
+    )
+    assert apart["time_s"] == pytest.approx(20) and pd.isna(apart["speedup"])
+    mixed = level(projected_times(learned, pd.concat([timed, ours]), TARGETS), "group_1")
+    assert mixed["no_time"] == UNLIKE and pd.isna(mixed["time_s"])
 
 
 def test_times_are_refused_with_the_reason(tmp_path: Path, make_run: MakeRun) -> None:
