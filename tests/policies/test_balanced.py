@@ -218,10 +218,12 @@ def test_nothing_is_decided_before_storage_has_shown_anything() -> None:
 
 def test_resumed_it_goes_on_at_its_group() -> None:
     simulation = Simulation(lambda _: 60e6, 1000.0)
-    policy = balanced(simulation, ScheduleScan([1, 2], [3]))
+    policy, resumed = (balanced(simulation, ScheduleScan([2, 1], [3])) for _ in range(2))
     simulation.run(policy, 60)
-    resumed = balanced(simulation, ScheduleScan([1, 2], [3]))
-    resumed.load_state_dict(policy.state_dict())
+    state = policy.state_dict()
+    assert all(state[key] != resumed.state_dict()[key] for key in ("past", "pace", "floor_group"))
+    resumed.load_state_dict(state)
+    assert resumed.state_dict() == state
     assert resumed.group(0, 0) == policy.group(0, 0) == 5
     assert resumed.take_decision() is None
     simulation.run(resumed, 60)

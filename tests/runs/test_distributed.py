@@ -233,3 +233,27 @@ def test_each_of_more_processes_takes_over_a_part_of_the_mean_loss() -> None:
     of_two = [share_of_state([state], rank, 2)["progress"] for rank in (0, 1)]
     assert [each["samples_seen"] for each in of_two] == [20, 0], "what was counted is counted once"
     assert all(each["epoch_loss"] == {"total": 15.0, "num_images": 10.0} for each in of_two)
+
+
+def test_fewer_processes_share_out_what_more_of_them_counted() -> None:
+    """Of four processes, the first of two continues the first and third, and the second the others."""
+    mean = {"total": 1.0, "num_images": 1}
+    states: list[dict[str, Any]] = [
+        {
+            "progress": {
+                "samples_seen": counted,
+                "epoch_loss": mean,
+                "interval_loss": mean,
+                "interval_start": {"samples_seen": counted, "wall_s": 7.0},
+            },
+            "exchange": {"wire": {"traffic": {"sent": counted}, "waited_s": 0.0}},
+            **dict.fromkeys(combinations.COUNTED, counted),
+        }
+        for counted in (1, 10, 100, 1000)
+    ]
+    for rank, counted in enumerate((101, 1010)):
+        found = share_of_state(states, rank, 2)
+        assert found["progress"]["samples_seen"] == counted
+        assert found["progress"]["interval_start"] == {"samples_seen": counted, "wall_s": 7.0}
+        assert found["exchange"]["wire"]["traffic"] == {"sent": counted}
+        assert {found[name] for name in combinations.COUNTED} == {counted}
