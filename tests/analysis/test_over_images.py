@@ -84,6 +84,11 @@ def test_images_are_found_again_in_any_order() -> None:
     straight = kept(lambda _: range(NUM_IMAGES))
     mixed = {**straight, "group_1-0": said(range(NUM_IMAGES), SCORES["group_1"][0], 0, scrambled=True)}
     assert found_with(mixed, runs)["group_1"] == pytest.approx(found_with(straight, runs)["group_1"])
+    by_class = runs.assign(headline="balanced_accuracy")
+    all_mixed = kept(lambda _: range(NUM_IMAGES), scrambled=True)
+    assert found_with(all_mixed, by_class)["group_1"] == pytest.approx(
+        found_with(straight, by_class)["group_1"]
+    )
 
 
 def test_folds_have_images_of_their_own() -> None:
@@ -91,6 +96,8 @@ def test_folds_have_images_of_their_own() -> None:
     found = found_with(kept(lambda fold: range(300 * fold, 300 * fold + 300)), runs)["group_1"]
     assert found["difference_interval"] == FOLDS_AND_IMAGES and found["difference_n"] == 3
     assert 0.01 < found["difference_ci95"] < 0.1
+    overlapping = found_with(kept(lambda fold: range(200 * fold, 200 * fold + 300)), runs)["group_1"]
+    assert overlapping["difference_interval"] == SEEDS_ALONE
 
 
 @pytest.mark.parametrize(

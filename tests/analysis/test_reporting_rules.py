@@ -13,6 +13,7 @@ import pytest
 
 from pcr_exp.analysis.frame import run_frame
 from pcr_exp.analysis.reporting_rules import (
+    MIXED,
     NOT_EXCLUSIVE,
     UNLIKE,
     UNLIMITED,
@@ -61,6 +62,11 @@ def test_or_a_limited_network_between_several_processes(run: Run) -> None:
 
 def test_seconds_want_a_machine_of_ones_own(run: Run) -> None:
     assert timing_exclusion(replace(run, shared_machine="tests ran beside it")) == "tests ran beside it"
+
+
+def test_seconds_want_sessions_on_like_hardware(run: Run) -> None:
+    mixed = replace(run, manifest=replace(run.manifest, timing_is_mixed=True))
+    assert timing_exclusion(mixed) == MIXED
 
 
 def beside(run: Run, *shares: float | None) -> Run:

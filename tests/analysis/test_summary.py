@@ -99,6 +99,19 @@ def test_no_speed_up_unless_every_seed_of_both_reached_the_target() -> None:
     assert table["speedup_over_baseline"].isna().all()
     assert "| 25 (20 to 30) | baseline: not reached |" in to_markdown(table)
 
+    others = others | (RUNS["seed"] == 0)
+    one_missed = RUNS.assign(
+        **{key: RUNS[key].where(others) for key in ("time_to_target_s", "epochs_to_target")}
+    )
+    assert summary_table(one_missed)["speedup_over_baseline"].isna().all()
+
+
+def test_quality_over_runs_is_unknown_if_one_was_not_measured_and_has_the_fewest_scales() -> None:
+    first = (RUNS["scan"] == "group_2") & (RUNS["seed"] == 0)
+    runs = RUNS.assign(num_scales=RUNS["num_scales"].mask(first, 3), ms_ssim=RUNS["ms_ssim"].mask(first))
+    row = summary_table(runs).set_index("scan").loc["group_2"]
+    assert row["num_scales"] == 3 and np.isnan(row["ms_ssim"])
+
 
 def test_ms_ssim_is_named_by_what_it_is_of() -> None:
     table = summary_table(RUNS.assign(ms_ssim_of="crops of 64 px"))
