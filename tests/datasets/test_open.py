@@ -29,6 +29,8 @@ def test_subsets_are_nested_and_mixed(make_config):
     small = open_dataset(make_config("folder", tune_fraction=0.2, max_train_images=20))
     assert small.train == whole.train[:20]
     assert small.tune == whole.tune[:5]
+    one_more = open_dataset(make_config("folder", tune_fraction=0.2, max_train_images=21))
+    assert one_more.tune == whole.tune[:6], "a quarter of 21, rounded up"
     assert small.val == whole.val
     assert {sample.labels["class"] for sample in small.train} == {0, 1}
     assert open_dataset(make_config("folder", tune_fraction=0.2, max_train_images=1000)) == whole

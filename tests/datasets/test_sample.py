@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from pcr_exp.datasets.folder import FolderConfig
-from pcr_exp.datasets.sample import Dataset, Sample, make_dataset
+from pcr_exp.datasets.sample import Dataset, Sample, make_dataset, make_images
 from pcr_exp.datasets.seen import SeenFiles
 from pcr_exp.errors import DatasetError
 
@@ -16,9 +16,14 @@ def samples(*ids: str, kind: int = 0) -> list[Sample]:
     return [Sample(id_, Path(id_), {"kind": kind}) for id_ in ids]
 
 
+def config(**settings: int) -> FolderConfig:
+    return FolderConfig(
+        name="d", label="kind", images_per_record=1, targets={"top1": 0.5}, tune_fraction=0, **settings
+    )
+
+
 def dataset(train: list[Sample], val: list[Sample] | None = None) -> Dataset:
-    config = FolderConfig(name="d", label="kind", images_per_record=1, targets={"top1": 0.5}, tune_fraction=0)
-    return make_dataset(config, train, CLASSES, SeenFiles(), val=samples("v") if val is None else val)
+    return make_dataset(config(), train, CLASSES, SeenFiles(), val=samples("v") if val is None else val)
 
 
 def test_order_depends_on_ids_alone():
@@ -46,6 +51,15 @@ def test_empty_split():
         dataset(samples("a"), [])
     with pytest.raises(DatasetError, match="the train split has no image: 0 are in tune, 1 in val"):
         dataset([])
+    with pytest.raises(DatasetError, match="d: there is no image in"):
+        make_images(config(), [], CLASSES, SeenFiles())
+
+
+def test_folds_are_of_the_publishers_splits_together():
+    splits = {"val": samples("f"), "tune": samples("c")}
+    whole = make_dataset(config(num_folds=2, fold=0), samples("a", "b"), CLASSES, SeenFiles(), **splits)
+    found = {split: {sample.id for sample in chosen} for split, chosen in whole.splits.items()}
+    assert found == {"train": {"a", "b", "c"}, "tune": set(), "val": {"f"}}
 
 
 @pytest.mark.parametrize("val", [["v"], ["a.jpg"]])

@@ -98,6 +98,13 @@ def test_no_damaged_byte_goes_unseen() -> None:
             parsed(index, table[:end])
 
 
+def test_an_index_of_another_length_is_refused() -> None:
+    index = index_of(2)
+    data = dump_index(index)
+    with pytest.raises(UnfitError, match=r"here was made from a different index\.json"):
+        parse_table(dump_table(index, data), len(data) + 1, data[:HEAD_BYTES_OF_INDEX], "here")
+
+
 def resealed(change: Callable[[bytearray], None]) -> bytes:
     """Return a changed table of two records with a correct checksum."""
     import xxhash
