@@ -6,6 +6,7 @@ import itertools
 import json
 import shutil
 from collections import Counter
+from dataclasses import replace
 from fractions import Fraction
 from itertools import islice
 from pathlib import Path
@@ -21,7 +22,7 @@ import pcr_exp as pcr
 from pcr_exp.api.dataset import RecordDataset
 from pcr_exp.api.mixture import MixedDataset, MixtureLoader
 from pcr_exp.errors import ConfigError, LoaderError, RecordError
-from pcr_exp.loading.mixture import MixedSource, Mixture, epoch_counts, interleaved
+from pcr_exp.loading.mixture import MixedSource, Mixture, epoch_counts, exact_share, interleaved
 from pcr_exp.loading.order import RankShare
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.storage.counters import CountingStorage
@@ -279,13 +280,15 @@ def test_shares_that_cannot_work_are_refused(
 
 def test_sources_that_do_not_fit_are_refused(split: Path) -> None:
     train = dataset(split)
-    follows = dataset(split, "balanced")
+    follows, empty = dataset(split, "balanced"), dataset(split)
+    empty.records = RecordSet(LocalStorage(split), "pcr", index=replace(train.records.index, records=[]))
     others: dict[str, Any] = {
         "wanted records of one image codec": dataset(split, "baseline"),
         "max_pixels=": dataset(split, max_pixels=10**6),
         "labels=.* or of none": dataset(split, labels=None),
         "labels=.* rows of one length": dataset(split, labels=lambda name: [int(name), 0]),
         "follows training": follows,
+        "a dataset without images": empty,
     }
     for said, other in others.items():
         with pytest.raises(ConfigError, match=said):
@@ -311,6 +314,34 @@ def test_counts_are_the_shares_to_less_than_an_image(shares: list[int], num_imag
         assert abs(num - Fraction(share * num_images, sum(shares))) < 1
     turns = interleaved(counts, np.random.default_rng(0))
     assert np.bincount(turns, minlength=len(shares)).tolist() == counts
+
+
+def test_a_remainder_that_sources_share_goes_to_the_first() -> None:
+    assert epoch_counts([Fraction(1), Fraction(1)], 3) == [2, 1]
+
+
+def test_a_share_is_the_decimal_number_that_was_typed() -> None:
+    assert exact_share(0.1) == Fraction(1, 10)
+
+
+def of_slot(slot: int, *, epoch: int = 0, seed: int = 3) -> list[tuple[int, int]]:
+    """Return (record, sample) of a micro-batch index in a mixture of two sources of equal records."""
+    mixture = Mixture({"a": MixedSource(0, [10] * 5, 50), "b": MixedSource(5, [10] * 5, 50)})
+    order = mixture.order(epoch, RankShare(slot, 2, 2), batch_size=5, seed=seed, num_lanes=2, window=1)
+    reads, samples, _ = order.uses(0, order.batch_start(order.num_batches))
+    return list(zip(order.records[reads].tolist(), samples.tolist(), strict=True))
+
+
+def test_sources_of_equal_records_have_orders_of_their_own() -> None:
+    both = [*of_slot(0), *of_slot(1)]
+    first = [(record, sample) for record, sample in both if record < 5]
+    second = [(record - 5, sample) for record, sample in both if record >= 5]
+    assert sorted(first) == sorted(second) and first != second
+
+
+def test_turns_of_sources_are_drawn_for_each_slot_epoch_and_seed() -> None:
+    orders = [of_slot(0), of_slot(1), of_slot(0, epoch=1), of_slot(0, seed=4)]
+    assert len({tuple(record < 5 for record, _ in order) for order in orders}) == 4
 
 
 @given(
