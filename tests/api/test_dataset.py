@@ -199,6 +199,11 @@ def test_what_is_random_is_seeded_image_by_image(split: Path) -> None:
     assert train[-95][0].tolist() == train[5][0].tolist()
 
 
+def test_one_of_several_labels_has_to_be_chosen(split: Path) -> None:
+    with pytest.raises(ConfigError, match="label=None: wanted one of number, parity, the labels that"):
+        pcr.open(split)
+
+
 def test_labels_are_any_integers(split: Path) -> None:
     named = pcr.open(split, label="parity", labels={"even": -100, "odd": 7})
     assert [named[i][1] for i in (0, 1)] == [-100, 7]

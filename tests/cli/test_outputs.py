@@ -12,6 +12,7 @@ from composing import SCHEMAS, compose
 
 from experiments.figures import figures
 from pcr_exp.cli import sweep
+from pcr_exp.cli.figures import figures as standard_figures
 from pcr_exp.errors import ConfigError
 from pcr_exp.places import CONFIGS
 from tests.analysis.test_quality_files import DECODED, ROWS, index, write_quality
@@ -83,3 +84,8 @@ def test_a_check_is_of_times_or_of_contents(given: str, meant: str) -> None:
     assert compose("prepare", f"check={given}").check == meant
     with pytest.raises(ConfigError, match="check='bytes': wanted none or times or content"):
         compose("prepare", "check=bytes")
+
+
+def test_times_are_projected_by_the_repositorys_figures_alone(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"timing_root=timed: wanted null.*experiments\.figures"):
+        standard_figures(compose("figures", "timing_root=timed", f"out={tmp_path}"))

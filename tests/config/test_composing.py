@@ -33,3 +33,8 @@ def test_the_quick_way_refuses_what_the_slow_way_refuses(overrides: str) -> None
             way(*first, *overrides.split())
         said.append((error.type, str(error.value)))
     assert said[0] == said[1]
+
+
+def test_a_value_that_cannot_be_found_is_told_in_a_line() -> None:
+    with pytest.raises(ConfigError, match=r"^the configuration cannot be used: .*nothing.*$"):
+        compose.compose("train", TrainConfig, "seed=${nothing}")

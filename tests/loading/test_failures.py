@@ -22,6 +22,8 @@ from pcr_exp.loading import stream as stream_module
 from pcr_exp.loading import workers
 from pcr_exp.loading.batch import Batch
 from pcr_exp.loading.loader import RecordLoader
+from pcr_exp.loading.order import Request
+from pcr_exp.loading.reads import read_many
 from pcr_exp.loading.shared_buffers import SharedBuffers
 from pcr_exp.loading.transform import TrainTransform
 from pcr_exp.records.groups import RecordPrefix
@@ -67,6 +69,12 @@ def test_a_missing_record_is_named(
     (tmp_path / "records" / "pcr" / records.index.records[2].file).unlink()
     with pytest.raises(StorageError, match=f"{records.index.records[2].file} does not exist"):
         list(open_loader(num_workers, records=records).batches(0, 0, 1))
+
+
+def test_a_read_that_continues_another_is_not_made_with_others(split: Path) -> None:
+    requests = [Request(0, 2), Request(1, 5, after=2)]
+    with pytest.raises(LoaderError, match="a read that continues an earlier one must be made on its own"):
+        read_many(RecordSet(LocalStorage(split), "pcr"), requests)
 
 
 class Damaged(RecordPrefix):

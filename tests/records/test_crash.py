@@ -11,14 +11,19 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from records_encoding import GOOD, encode, read_tree, write_images
 
+from pcr_exp.config.scan_scripts import SCANS
 from pcr_exp.errors import RecordError, StorageError
+from pcr_exp.records import markers
 from pcr_exp.records.encode import encode_lock
+from pcr_exp.records.markers import RecordMarker, read_markers, write_marker
+from pcr_exp.records.strict_json import UnfitError
 from pcr_exp.system.atomic import write_atomic
 
 
@@ -142,6 +147,37 @@ def test_a_record_that_was_shortened_since_is_made_again(tmp_path: Path, unkille
     (tmp_path / "out/.receipts/record-000001.pcr.json").write_bytes(b"{")
     encode(samples, tmp_path / "out")
     assert read_tree(tmp_path / "out") == unkilled
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"header_bytes": {}}, "group_ends and header_bytes do not list exactly"),
+        ({"num_samples": 0}, "group_ends and header_bytes do not list exactly nothing"),
+        (
+            {"field_ends": {"pcr": [9]}},
+            "field_ends and field_header_bytes do not list all encodings, or none",
+        ),
+        ({"field_header_bytes": {"pcr": 9}}, "field_ends and field_header_bytes do not list all encodings"),
+        ({"group_ends": {key: [] for key in SCANS}}, "group_ends or field_ends is empty"),
+        ({"rejected": [["a.jpg"]]}, r"a row of rejected is not \[id, reason\]"),
+    ],
+)
+def test_a_marker_that_contradicts_itself_is_not_used(
+    tmp_path: Path, changes: dict[str, Any], message: str
+) -> None:
+    ends = {encoding: [90] for encoding in SCANS}
+    marker = RecordMarker("f00d", "beef", 0, 1, ends, dict.fromkeys(SCANS, 30), [], 0)
+    for encoding in SCANS:
+        (tmp_path / encoding).mkdir()
+        (tmp_path / encoding / "record-000000.pcr").write_bytes(bytes(90))
+    write_marker(tmp_path, marker)
+    assert read_markers(tmp_path, "f00d") == {0: marker}
+    write_marker(tmp_path, replace(marker, **changes))
+    assert read_markers(tmp_path, "f00d") == {}
+    (path,) = tmp_path.glob(".receipts/*")
+    with pytest.raises(UnfitError, match=message):
+        markers._parse_marker(path.read_bytes())
 
 
 def test_what_an_encode_of_other_files_left_is_removed(tmp_path: Path) -> None:

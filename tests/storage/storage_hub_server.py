@@ -23,7 +23,7 @@ class Hub:
         self.files: dict[str, bytes] = {}
         """Files of both the dataset and the bucket."""
         self.faults: deque[str] = deque()
-        """Faults of the next requests for a file: a status, `cut`, `limited` or `none`."""
+        """Faults of the next file requests: a status, `cut`, `short`, `no size`, `limited` or `none`."""
         self.requests: list[tuple[str, str, str | None]] = []
         """(`hub` or `files`, path, Authorization)."""
         self.commits: list[list[str]] = []
@@ -122,6 +122,10 @@ def _handler(hub: Hub, kind: str) -> type[BaseHTTPRequestHandler]:
                 self.end_headers()
                 self.wfile.write(b"half")
                 self.close_connection = True
+            elif fault == "short":
+                self.answer(206, b"half", {"Content-Range": "bytes 0-99/1000"})
+            elif fault == "no size":
+                self.answer(206, bytes(100), {"Content-Range": "bytes 0-99/*"})
             elif fault == "limited":
                 self.answer(429, b"", {"RateLimit": '"api";r=0;t=0'})
             else:

@@ -69,6 +69,12 @@ def test_a_folder_cannot_be_read_as_a_file(tmp_path: Path) -> None:
         LocalStorage(tmp_path.parent).read(tmp_path.name, 0, 10)
 
 
+def test_a_folder_that_cannot_be_listed_is_named(tmp_path: Path) -> None:
+    assert LocalStorage(tmp_path).names("nothing") == set()
+    with pytest.raises(StorageError, match="xxx cannot be listed: File name too long"):
+        LocalStorage(tmp_path).names("x" * 300)
+
+
 def test_a_driver_that_is_not_installed_or_unknown_is_said_so() -> None:
     with pytest.raises(StorageError, match="nosuchscheme"):
         FsspecStorage("nosuchscheme://bucket/x")

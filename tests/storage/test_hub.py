@@ -63,14 +63,28 @@ def test_a_signed_address_is_kept_and_asked_for_again_when_it_has_expired(hub: H
     assert storage.counts().num_retries == 0, "nothing failed"
 
 
-@pytest.mark.parametrize("fault", ["429", "limited", "503", "cut", "500"])
-def test_what_passes_is_asked_again(hub: Hub, fault: str, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [
+        ("429", "status 429"),
+        ("limited", "status 429"),
+        ("503", "status 503"),
+        ("cut", ""),
+        ("short", "the answer ended after 4 of 100 bytes"),
+        ("no size", "the answer does not state a size (Content-Range: bytes 0-99/*)"),
+        ("500", "status 500"),
+    ],
+)
+def test_what_passes_is_asked_again(
+    hub: Hub, fault: str, told: str, caplog: pytest.LogCaptureFixture
+) -> None:
     storage = HubStorage(DATASET)
     hub.faults.extend([fault, "none", fault, fault])
     with caplog.at_level(logging.WARNING):
         assert storage.read("pets/train/a b.pcr", 0, 100) == DATA[:100]
     assert storage.counts().num_retries == 3
     assert f"{DATASET}/pets/train/a b.pcr" in caplog.text and "Attempt 2 of 7" in caplog.text
+    assert told in caplog.text
 
 
 def test_what_lasts_is_told_once(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
