@@ -257,8 +257,8 @@ def wandb_sweep(overrides: Sequence[str]) -> dict[str, Any]:
             fixed.append(str(override.input_line))
     if not parameters:
         raise ConfigError(
-            f"{' '.join(overrides) or 'no arguments'}: this is one job, not a grid. Give an experiment that has "
-            "a grid, or comma-separated values, such as seed=0,1,2."
+            f"{' '.join(overrides) or 'no arguments'}: this is one job, not a grid. Give an experiment that "
+            "has a grid, or comma-separated values, such as seed=0,1,2."
         )
     program = as_typed("python -m experiments.train").split()
     return {

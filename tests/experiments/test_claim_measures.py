@@ -54,6 +54,18 @@ def test_labels_are_compared_by_what_there_is_to_lose() -> None:
     assert all(0 < each.low < each.value for each in found)
 
 
+def test_trained_labels_are_compared_by_what_there_is_to_lose(tmp_path: Path) -> None:
+    """Models lose half of their 40 points above the largest class, and makes a fifth of their 50."""
+    head = "scan,final_top1_mean,majority_share,difference_mean,difference_ci95,difference_n,"
+    head += "difference_freedom,difference_interval"
+    for folder, score, lost in (("cars", 0.5, 0.2), ("cars_make", 0.6, 0.1)):
+        rows = [f"baseline,{score},0.1,0,0,3,2,", f"group_1,0.3,0.1,-{lost},0.02,3,4,t over folds and images"]
+        write(tmp_path / f"finetuning/{folder}/summary.csv", "\n".join([head, *rows]) + "\n")
+    (found,) = pcr.makes_lose_less(Committed(tmp_path), "finetuning/cars_make/summary.csv")
+    assert (found.case, found.n) == ("make", 3)
+    assert (found.low, found.value, found.high) == pytest.approx((21, 30, 39))
+
+
 def test_errors_of_1_percent_are_judged_by_errors_of_1_percent() -> None:
     claim = next(each for each in CLAIMS if each.name == "errors of a share of the momentum")
     assert claim.measure is not None

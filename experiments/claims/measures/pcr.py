@@ -219,6 +219,23 @@ def coarse_loses_less(committed: Committed, file: str) -> list[Measured]:
     return found
 
 
+def makes_lose_less(committed: Committed, file: str) -> list[Measured]:
+    """Return the loss of fine-tuned car models at group 1 minus that of makes, tested at full fidelity.
+
+    Losses are in % of what each label has to lose: the baseline's score above that of the largest class. The
+    interval is the widest that the 95 % intervals of the two losses allow.
+    """
+    losses = []
+    for each in ("finetuning/cars/summary.csv", file):
+        baseline, level = (committed.row(each, f"scan == '{scan}'") for scan in ("baseline", "group_1"))
+        to_lose = baseline["final_top1_mean"] - baseline["majority_share"]
+        losses.append((-level["difference_mean"] / to_lose, level["difference_ci95"] / to_lose))
+    (fine, of_fine), (coarse, of_coarse) = losses
+    value, half = 100 * float(fine - coarse), 100 * float(of_fine + of_coarse)
+    measured = difference_points("make", committed.row(file, "scan == 'group_1'"))
+    return [replace(measured, value=value, low=value - half, high=value + half)]
+
+
 def curvature_over_ms_ssim(committed: Committed, file: str) -> list[Measured]:
     """Return how far each task's score bends from a line over MS-SSIM, as a share of its change."""
     tasks = committed.rows(file, "deployment == 'full'").drop_duplicates(["dataset", "label"])
