@@ -86,12 +86,13 @@ def _lost(folder: Path) -> pd.DataFrame:
     means = [str(name) for name in rows if str(name).endswith("_mean")]
     headline = next(name for name in means if name != "difference_mean")
     rows = rows[(rows["encoding"] != "baseline") & (rows["n"] > 1) & rows["tested_at"].isin(DEPLOYMENTS)]
+    rows = rows.dropna(subset="group")  # policies and mixtures have none
     return pd.DataFrame(
         {
             **{name: rows[name] for name in (*TASK, "model")},
             "headline": headline.removesuffix("_mean"),
             "deployment": rows["tested_at"],
-            "group": rows["group"],
+            "group": rows["group"].astype(int),
             "n": rows["n"],
             "lost": -100 * rows["difference_mean"],
             "lost_error": 100

@@ -44,6 +44,13 @@ def test_the_correlation_is_of_ranks() -> None:
     assert found["above"] == pytest.approx(3 / 6)
 
 
+def test_mixtures_of_groups_are_no_points() -> None:
+    deployment = pd.read_csv(RESULTS / "finetuning" / "celebahq" / "deployment.csv")
+    assert deployment["group"].isna().any()
+    rows = foretold(measured_in(RESULTS / "tolerance"), [RESULTS / "finetuning" / "celebahq"])
+    assert sorted({str(group) for group in rows["group"]}) == ["1", "2", "5"]
+
+
 def test_errors_of_points_widen_its_interval() -> None:
     """If errors hide all differences, draws are random: for 6 points, 95 % lie between -0.83 and 0.83."""
     (found,) = correlations(points(1e6)).to_dict("records")
