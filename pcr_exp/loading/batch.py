@@ -64,8 +64,8 @@ class EncodedImages:
     """Scan group at which each image is read; a policy may mix groups."""
     names: list[str] = field(default_factory=list)
     """Name of each image for error messages."""
-    num_replaced: int = 0
-    """Images that replace damaged ones."""
+    replaced: list[int] = field(default_factory=list)
+    """Positions of the images that replace damaged ones."""
     fields: list[dict[str, bytes]] = field(default_factory=list)
     """The fields of each image, if any were requested."""
 
@@ -73,8 +73,9 @@ class EncodedImages:
         """Copy the file of sample `i`, because its record may be released."""
         self.files.add(samples.parts(i))
         self.groups.append(samples.group)
+        if i in samples.replaced:
+            self.replaced.append(len(self.names))
         self.names.append(f"sample {samples.ids[i]} (record {record}, scan group {samples.group})")
-        self.num_replaced += i in samples.replaced
         if samples.fields:
             self.fields.append({name: bytes(data) for name, data in samples.beside(i).items()})
 
@@ -109,8 +110,8 @@ class Batch:
     """Scan group of the most recently read record in use."""
     num_repeats: int = 0
     """Images whose sample the epoch has used before."""
-    num_replaced: int = 0
-    """Images that replace damaged ones (`loader.on_corrupt=replace`)."""
+    replaced: Sequence[int] = ()
+    """Positions in the batch of images that replace damaged ones (`loader.on_corrupt=replace`)."""
     decode_s: float = 0.0
     """Seconds of decoding and augmenting, in whichever process; 0 if the whole batch is a repeat."""
     slot: int = 0
@@ -133,6 +134,11 @@ class Batch:
     def num_fresh(self) -> int:
         """Images whose sample the epoch uses for the first time."""
         return len(self.labels) - self.num_repeats
+
+    @property
+    def num_replaced(self) -> int:
+        """Images that replace damaged ones."""
+        return len(self.replaced)
 
     def pin_memory(self) -> Batch:
         """Return a copy in page-locked memory, so that copies to a GPU do not block."""

@@ -88,7 +88,7 @@ class _Task:
             full_bytes=self.full_bytes,
             group=self.group,
             num_repeats=plan.num_repeats,
-            num_replaced=self.images.num_replaced,
+            replaced=self.images.replaced,
             decode_s=result.decode_s,
             slot=plan.slot,
             part=plan.part,

@@ -6,10 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from record_fixtures import NUM_SAMPLES
 
 from pcr_exp.config.loader import LoaderConfig
+from pcr_exp.config.related_methods import EchoConfig
 from pcr_exp.errors import ConfigError, RecordError
+from pcr_exp.loading.echo.variants import BatchEchoConfig, ExampleAfterConfig, ExampleBeforeConfig
 from pcr_exp.loading.loader import RecordLoader
 from pcr_exp.loading.reads import read_with_replacements
 from pcr_exp.records.reader import RecordSet
@@ -68,6 +71,27 @@ def test_batches_count_them(damaged: RecordSet, open_loader: Callable[..., Recor
     numbers = np.concatenate([batch.labels.numpy() for batch in batches])
     assert len(numbers) == NUM_SAMPLES and len(set(numbers.tolist())) >= NUM_SAMPLES - 2
     assert not {2, 4} & set(numbers.tolist())
+
+
+@pytest.mark.parametrize(
+    "echo",
+    [ExampleBeforeConfig(factor=2), ExampleAfterConfig(factor=2), BatchEchoConfig(factor=2)],
+    ids=lambda echo: echo.name,
+)
+def test_batches_count_them_as_often_as_they_are_trained_on(
+    damaged: RecordSet, open_loader: Callable[..., RecordLoader], echo: EchoConfig
+) -> None:
+    replacing = LoaderConfig(num_workers=0, lanes=4, on_corrupt="replace")
+    plain = list(open_loader(records=damaged, config=replacing).batches(0, 0, 1))
+    stand_ins = [batch.images[i] for batch in plain for i in batch.replaced]
+    assert len(stand_ins) == 2
+    batches = list(open_loader(records=damaged, config=replacing, echo=echo).batches(0, 0, 1))
+    assert sum(batch.num_replaced for batch in batches) == 4
+    if echo.name != "example_before":  # whose repeats are augmented afresh
+        found = [batch.images[i] for batch in batches for i in batch.replaced]
+        assert all(sum(torch.equal(image, one) for image in found) == 2 for one in stand_ins)
+    resumed = open_loader(records=damaged, config=replacing, echo=echo).batches(0, 5, 1)
+    assert [batch.replaced for batch in resumed] == [batch.replaced for batch in batches[5:]]
 
 
 def test_what_is_lost_as_a_whole_is_still_an_error(damaged: RecordSet) -> None:

@@ -93,6 +93,7 @@ class _Held:
     image: Tensor
     label: Tensor
     group: int
+    is_replaced: bool
 
 
 def example_start(echo: Echo, first_batch: int, batch_size: int) -> int:
@@ -133,7 +134,7 @@ def echo_examples(
             first, end = index * batch_size, min((index + 1) * batch_size, len(echo.items))
             items = echo.items[first:end]
             newest, decode_s = int(items.max()), 0.0
-            record_bytes = full_bytes = num_replaced = 0
+            record_bytes = full_bytes = 0
             while came <= newest:
                 batch = next(stream, None)
                 if batch is None:
@@ -141,11 +142,11 @@ def echo_examples(
                 if came > counted:
                     record_bytes += batch.record_bytes
                     full_bytes += batch.full_bytes
-                    num_replaced += batch.num_replaced
                 slot = batch.slot
                 decode_s += batch.decode_s
                 for i in np.flatnonzero(last_use[came : came + len(batch.labels)] >= first).tolist():
-                    held[came + i] = _Held(batch.images[i].clone(), batch.labels[i], batch.group)
+                    is_replaced = i in batch.replaced
+                    held[came + i] = _Held(batch.images[i].clone(), batch.labels[i], batch.group, is_replaced)
                 came += len(batch.labels)
             yield Batch(
                 images=_stack([held[item].image for item in items.tolist()]),
@@ -157,7 +158,7 @@ def echo_examples(
                 full_bytes=full_bytes,
                 group=held[newest].group,
                 num_repeats=int(np.count_nonzero(echo.repeats[first:end])),
-                num_replaced=num_replaced,
+                replaced=[i for i, item in enumerate(items.tolist()) if held[item].is_replaced],
                 decode_s=decode_s,
                 slot=slot,
             )
