@@ -3,9 +3,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
 
 from pcr_exp.errors import RunError, StorageError
-from pcr_exp.training.weights import load_checkpoint, save_checkpoint
+from pcr_exp.training.weights import load_checkpoint, save_checkpoint, weights_of
 
 
 def test_what_was_saved_is_loaded(tmp_path: Path) -> None:
@@ -52,3 +53,14 @@ def test_code_in_a_checkpoint_is_never_run(tmp_path: Path) -> None:
     torch.save({"format": 1, "model": torch.nn.Linear(1, 1)}, tmp_path / "checkpoint.pt")
     with pytest.raises(RunError, match="cannot be read"):
         load_checkpoint(tmp_path / "checkpoint.pt")
+
+
+def test_weights_are_those_of_the_parameter_server() -> None:
+    """Workers lag behind the server; it has no running statistics."""
+    worker, server = nn.BatchNorm1d(2), nn.BatchNorm1d(2)
+    nn.init.constant_(server.weight, 5)
+    exchange = {"server": {"weights": dict(server.named_parameters())}}
+    found = weights_of({"model": worker.state_dict(), "exchange": exchange})
+    assert found.keys() == worker.state_dict().keys()
+    assert torch.equal(found["weight"], server.weight)
+    assert torch.equal(weights_of({"model": worker.state_dict()})["weight"], worker.weight)

@@ -1,6 +1,7 @@
 """Training in real processes: replicas are bit-identical, nothing is lost, and every byte is counted."""
 
 import math
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -27,7 +28,8 @@ from torch import Tensor
 
 from pcr_exp.config.related_methods import NetworkConfig
 from pcr_exp.errors import ConfigError
-from pcr_exp.training.distributed.exchange import Link, Wire
+from pcr_exp.training.distributed.ddp import PowerSGD
+from pcr_exp.training.distributed.exchange import Link, Traffic, Wire
 from pcr_exp.training.distributed.parameter_server import ServerExchange
 from pcr_exp.training.distributed.processes import Processes
 from pcr_exp.training.inputs import model_input
@@ -285,3 +287,40 @@ def test_a_server_refuses_a_model_with_idle_parameters(monkeypatch: pytest.Monke
     exchange.attach(small_model())
     with pytest.raises(ConfigError, match=r"gradients\.mode=server: the model's parameter 0\.weight gets no"):
         exchange.step(lambda: None)
+
+
+# PowerSGD in a single process, which hears nobody else.
+
+
+def powersgd_after_one_update() -> tuple[PowerSGD, Tensor]:
+    """Return it with the gradient of its one weight."""
+    alone = SimpleNamespace(world_size=1, traffic=Traffic(), all_reduce=lambda values: values)
+    averaging = PowerSGD(alone, rank=1, min_values=1)  # type: ignore[arg-type]
+    gradient = torch.randn(12, 20, generator=torch.Generator().manual_seed(0))
+    averaging.average([("weight", gradient)])
+    return averaging, gradient
+
+
+def test_powersgd_begins_with_its_last_factor() -> None:
+    averaging, gradient = powersgd_after_one_update()
+    state = averaging.state_dict()
+    matrix = gradient + state["residuals"]["weight"]
+    (mean,) = averaging.average([("weight", gradient)])
+
+    def mean_from(factor: Tensor) -> Tensor:
+        basis = torch.linalg.qr(matrix @ factor)[0]
+        return basis @ (matrix.T @ basis).T
+
+    torch.testing.assert_close(mean, mean_from(state["factors"]["weight"]))
+    fresh = torch.randn(20, 1, generator=torch.Generator().manual_seed(sum(b"weight")))
+    assert not torch.allclose(mean, mean_from(fresh))
+
+
+def test_a_bad_update_changes_nothing_that_powersgd_carries_over() -> None:
+    averaging, gradient = powersgd_after_one_update()
+    before = averaging.state_dict()
+    (mean,) = averaging.average([("weight", gradient * math.nan)])
+    assert mean.isnan().any()
+    after = averaging.state_dict()
+    for kind in ("residuals", "factors"):
+        assert torch.equal(after[kind]["weight"], before[kind]["weight"])

@@ -1,6 +1,7 @@
 """The training loop on a fake loader: rows, clocks, checkpoints, resuming."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +12,9 @@ from pcr_exp.errors import RunError
 from pcr_exp.loading.batch import Batch
 from pcr_exp.policies.policy import CosineProbe
 from pcr_exp.system import MIB
+from pcr_exp.system.process import StopWaiting
 from pcr_exp.training.clocks import NAMES
+from pcr_exp.training.loop import Stopping
 from pcr_exp.training.report import Progress, Row, interval_rates
 from pcr_exp.training.trainer import learning_rate
 
@@ -265,3 +268,70 @@ def test_an_evaluation_that_was_made_up_for_is_saved() -> None:
     (row,) = resumed.go()
     assert (row["kind"], row["step"], row["train_loss"]) == ("eval", 12, 0.5)
     assert [each["num_rows"] for each in resumed.saved] == [1]
+
+
+def test_the_train_loss_of_an_evaluation_is_of_its_last_epoch() -> None:
+    rows = Run(log_every_steps=1, eval_every_epochs=2).go()
+    evaluation = next(row for row in rows if row["kind"] == "eval")
+    losses = [row["train_loss"] for row in rows if row["kind"] == "train" and row["epoch"] == 2]
+    wanted = sum(loss * n for loss, n in zip(losses, (8, 8, 4), strict=True)) / 20
+    assert evaluation["train_loss"] == pytest.approx(wanted)
+
+
+def test_a_limit_in_seconds_is_of_training_waiting_and_probes() -> None:
+    """The first probe takes 7 s after a pause of 0.5 s, and a batch arrives after 2 s."""
+    run = Run(epochs=1)
+    run.policy.wanted = {0: CosineProbe((2, 5), 8)}
+    read: list[float] = []
+
+    def out_of_time(seconds: float) -> bool:
+        read.append(seconds)
+        return False
+
+    loop = run.loop()
+    loop.stopping = Stopping(out_of_time=out_of_time)
+    list(loop.rows())
+    assert read == [9.5, 11.5, 13.5]
+
+
+class InParts(FakeLoader):
+    """Every update has two parts of the same images; each takes 2 s to arrive."""
+
+    def batches(self, first_epoch: int, first_batch: int, num_epochs: int) -> Iterator[Batch]:
+        for batch in super().batches(first_epoch, first_batch, num_epochs):
+            yield replace(batch, num_parts=2)
+            self.time.now_s += 2
+            yield replace(batch, part=1, num_parts=2)
+
+
+def test_waiting_for_a_later_part_is_waiting_and_no_place_to_stop() -> None:
+    run = Run(epochs=1)
+    run.loader = InParts(run.time)
+    stops: list[int] = []
+
+    @contextmanager
+    def waiting() -> Iterator[None]:
+        stops.append(run.progress.samples_trained)
+        yield
+
+    loop = run.loop()
+    loop.stopping = Stopping(waiting=waiting)
+    last = list(loop.rows())[-1]
+    assert (last["train_s"], last["wait_s"]) == (0, 3 * 4 + 0.5)
+    assert stops == [0, 16, 32, 40, 40], "before updates, the evaluation and the end"
+
+
+def test_a_checkpoint_after_waiting_in_vain_is_no_waiting() -> None:
+    """`Run.checkpoint` requires the clock `other`."""
+    run = Run()
+
+    @contextmanager
+    def waiting() -> Iterator[None]:
+        if run.progress.step == 2:
+            raise StopWaiting
+        yield
+
+    loop = run.loop()
+    loop.stopping = Stopping(waiting=waiting)
+    list(loop.rows())
+    assert [saved["progress"]["step"] for saved in run.saved] == [2]

@@ -62,6 +62,7 @@ def test_messages_of_three_processes() -> None:
         # At the server the shorter message queues behind the longer.
         waits = [1992e-6, 0.01 + 1000e-6] if rank == 0 else [0.01 + traffic["bytes_sent"] * 1e-6]
         assert result["server_s"] == pytest.approx(waits)
+        assert result["server"]["waited_s"] == pytest.approx(sum(result["server_s"]))
         assert result["sum"] == [6.0] * 7
         assert result["sum_s"] == pytest.approx([4 * 0.01 + (4 * 28 // 3) * 1e-6])
         assert result["any"] == (True, False)

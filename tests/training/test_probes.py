@@ -197,8 +197,9 @@ def test_a_gradient_without_length_has_no_direction() -> None:
 
 
 def test_a_trial_trains_as_the_run_would() -> None:
-    undisturbed, trainer = make_trainer(), make_trainer()
+    undisturbed, trainer = (make_trainer(schedule="cosine", epochs=4) for _ in range(2))
     rates = [learning_rate(trainer.config, step, STEPS_PER_EPOCH) for step in (3, 4, 5)]
+    assert rates[0] > rates[1] > rates[2] > 0
     samples = list(at_group(10))
     losses = [
         undisturbed.update(sample.images, sample.labels, step=3 + i, learning_rate=rates[i])

@@ -35,6 +35,17 @@ def test_statistics_are_the_plain_mean_over_batches_and_come_back() -> None:
     assert torch.equal(drawn, torch.get_rng_state())
 
 
+def test_renewed_layers_do_not_follow_what_is_evaluated() -> None:
+    model = nn.Sequential(nn.BatchNorm2d(3)).train()
+    norm = model[0]
+    assert isinstance(norm, nn.BatchNorm2d)
+    with renewed_statistics(model, model, [Images(torch.randn(8, 3, 4, 4), torch.zeros(8))]):
+        assert norm.running_mean is not None
+        renewed = norm.running_mean.clone()
+        model(torch.full((8, 3, 4, 4), 9.0))
+        assert torch.equal(norm.running_mean, renewed)
+
+
 def test_they_come_back_after_an_error() -> None:
     model = nn.Sequential(nn.BatchNorm2d(3))
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}

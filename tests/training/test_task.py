@@ -146,6 +146,17 @@ def test_label_smoothing_is_of_the_training_loss_alone() -> None:
     )
 
 
+def test_losses_of_images_are_without_label_smoothing() -> None:
+    logits, labels = unequal()
+    plain, smooth = (Classification(label_smoothing=s).tally(logits, labels).values["loss"] for s in (0, 0.2))
+    assert np.array_equal(plain, smooth)
+
+
+def test_five_classes_have_a_top5() -> None:
+    assert scores(Classification(), *unequal(num_classes=5))["val_top5"] == 1
+    assert scores(Classification(), *unequal(num_classes=4))["val_top5"] is None
+
+
 def test_tasks_are_opened_by_name() -> None:
     assert primary_metric_of(TaskConfig()) is TOP1
     kinds = {"auc": TwoClasses, "balanced": BalancedClassification, "classification": Classification}

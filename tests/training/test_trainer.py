@@ -1,5 +1,6 @@
 """One update against plain PyTorch, and the sources of its randomness."""
 
+import math
 from itertools import product
 from typing import Any
 
@@ -175,6 +176,18 @@ def test_compressed_activations_resume_where_they_were(name: str) -> None:
     if name != "error_bounded":
         plain = Trainer(small_model(), config(), device=CPU, seed=0)
         assert updates(plain, range(6)) == losses
+
+
+def test_a_look_is_at_the_mean_gradient_of_a_part() -> None:
+    """The same images in two parts have one batch's gradient, and errors of half its variance."""
+    sigmas = []
+    for num_parts in (1, 2):
+        activations = QuantiseConfig(interval=1, bounds="fixed")
+        trainer = Trainer(small_model(), config(), device=CPU, seed=0, activations=activations)
+        for part in range(num_parts):
+            trainer.update(*batch(), step=0, learning_rate=0.1, part=part, num_parts=num_parts)
+        sigmas.append(trainer.activations.history[-1]["predicted_sigma"])
+    assert sigmas[0] > 0 and sigmas[1] == pytest.approx(sigmas[0] / math.sqrt(2), rel=1e-3)
 
 
 def test_a_model_that_does_not_suit_the_mode_is_refused() -> None:
