@@ -142,6 +142,7 @@ def test_fresh_weights_are_nothing_to_evaluate(place: Path, tmp_path: Path) -> N
             "loader.antialias=false",
             "loader.antialias=False: the run photos-.* had True. Give loader.antialias=T",
         ),
+        ("dataset.split_seed=7", "dataset.split_seed=7: the run .* had 42. Give dataset.split_seed=42"),
         ("dataset.num_folds=3", "dataset.num_folds=3: the run .* had None. Give dataset.num_folds=null"),
         (
             "dataset.augment.eval_crop_fraction=1",

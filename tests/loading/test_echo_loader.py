@@ -13,10 +13,12 @@ from pcr_exp.config.related_methods import EchoConfig
 from pcr_exp.errors import ConfigError, LoaderError, RecordError
 from pcr_exp.loading.batch import Batch
 from pcr_exp.loading.echo.after import echo_batches, echo_examples
+from pcr_exp.loading.echo.stage import EchoStage
 from pcr_exp.loading.echo.stage import echo as echo_of
 from pcr_exp.loading.echo.variants import BatchEchoConfig, ExampleAfterConfig, ExampleBeforeConfig
 from pcr_exp.loading.loader import RecordLoader
 from pcr_exp.loading.order import EpochRange
+from pcr_exp.loading.stage import StageInputs
 from pcr_exp.policies.policy import StaticScan
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.storage.counters import CountingStorage
@@ -299,3 +301,21 @@ def test_repeats_of_other_groups_cannot_be_replaced(open_loader: OpenLoader) -> 
     config = LoaderConfig(num_workers=0, on_corrupt="replace")
     with pytest.raises(ConfigError, match="wanted 'fail' with echo"):
         open_loader(config=config, echo=ExampleBeforeConfig(factor=2, repeat_groups=[7]))
+
+
+def test_the_group_of_repeats_is_that_of_the_image_read_last() -> None:
+    images = torch.zeros(2, 1, 1, 3, dtype=torch.uint8)
+    fresh = (
+        Batch(images, torch.tensor([2 * i, 2 * i + 1]), 0, i, 4, 100, 400, group=i + 1) for i in range(4)
+    )
+    order = echo_of(8, 2.0, 5, np.random.default_rng(0))
+    for batch in echo_examples(fresh, lambda _: order, EpochRange(0, 0, 1), 2):
+        assert batch.group == 1 + int(batch.labels.max()) // 2
+
+
+def test_every_micro_batch_index_is_echoed_in_its_own_order() -> None:
+    sizes = {"num_samples": 50, "batch_size": 10}
+    inputs = StageInputs(index=None, first_group=1, seed=0, slots=(0, 1), **sizes)  # type: ignore[arg-type]
+    stage = EchoStage(ExampleAfterConfig(factor=2.0, buffer=20), inputs, num_items=50)
+    orders = {tuple(stage._echo_of(epoch, slot).items) for epoch in (0, 1) for slot in (0, 1)}
+    assert len(orders) == 4

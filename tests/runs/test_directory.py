@@ -137,6 +137,12 @@ def test_a_resumed_run_keeps_when_it_began(configure: Any) -> None:
     assert third.train_fingerprint == "abc"
 
 
+def test_a_resumed_run_is_at_the_group_that_it_left(configure: Any) -> None:
+    first = described(configure(), None)
+    first.scan_group += 1
+    assert described(configure(), first).scan_group == first.scan_group
+
+
 def index(fingerprint: str) -> RecordIndex:
     entry = RecordEntry("0.pcr", 4, (10, 20, 30, 40, 60), 8)
     return RecordIndex("photos", "train", "pcr", fingerprint, 5, {"photo": ["a", "b"]}, [entry])

@@ -341,3 +341,22 @@ def test_no_file_name_is_published(trained: Path) -> None:
 
 def test_manifest_and_rows_are_as_they_were(trained: Path) -> None:
     assert "predictions" not in json.loads((trained / "manifest.json").read_text())
+
+
+def test_an_evaluation_made_twice_is_kept_once() -> None:
+    predictions = of_four_images()
+    keep(predictions, 1, 0.9)
+    keep(predictions, 1, 0.8)
+    assert [(e.epoch, e.score) for e in predictions.evaluations] == [(1, 0.8)]
+
+
+def test_equal_losses_do_not_make_predictions_equal() -> None:
+    """Two equal highest scores have one loss, but one class of them is predicted."""
+    predictions, loss = of_four_images(), np.full(4, 0.7)
+    for epoch, correct in ((1, [True] * 4), (2, [False] * 4)):
+        predictions.keep(
+            epoch, "full", 1 / epoch, label=predictions.label, correct=np.array(correct), loss=loss
+        )
+    restored = of_four_images()
+    restored.load_state(predictions.state())
+    assert [each.correct.tolist() for each in restored.evaluations] == [[True] * 4, [False] * 4]

@@ -106,6 +106,25 @@ def test_it_is_measured_once_for_all_that_decides_it(
     assert measured[-1] == [1, 10]  # group 5 is known; group 10 is read if no candidate is good enough
 
 
+def test_a_file_is_of_its_images_their_number_and_numerics(
+    configure: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = configure()
+    records = open_data(config, plain=True).train
+
+    def name(num_images: int = 4) -> str:
+        return quality_module._Measurement(config, records, num_images).file(1)
+
+    first = name()
+    assert name() == first != name(3)
+    with monkeypatch.context() as other:
+        other.setattr(quality_module, "NUMERICS", quality_module.NUMERICS + 1)
+        assert name() != first
+    with monkeypatch.context() as other:
+        other.setattr(records, "index", replace(records.index, fingerprint="of other records"))
+        assert name() != first
+
+
 def test_a_damaged_measurement_is_made_again(own_records: Any) -> None:
     config = own_records()
     first = training_quality(config, progress=False, num_images=2)

@@ -255,6 +255,15 @@ def test_rows_behind_the_checkpoint_and_a_torn_line_are_cut_off(tmp_path: Path) 
         assert path.read_bytes() == b""
 
 
+def test_a_torn_line_right_behind_the_checkpoint_is_cut_off(tmp_path: Path) -> None:
+    path = write(tmp_path / "rows.jsonl", json.dumps(row(step=1)))
+    with path.open("a") as file:
+        file.write('{"kind": "tr')
+    with RowFile(path, 1) as rows:
+        rows.append(row(step=7))
+    assert [r["step"] for r in read_rows(path)] == [1, 7]
+
+
 def test_fewer_rows_than_the_checkpoint_knows_of(tmp_path: Path) -> None:
     path = write(tmp_path / "rows.jsonl", json.dumps(row()))
     with pytest.raises(RunError, match=r"has 1 rows, but the run's checkpoint was made after 2"):

@@ -115,6 +115,15 @@ def test_at_the_group_of_training_the_same_images_are_read_as_training_reads_the
     assert not torch.equal(pixels[1], pixels[None])
 
 
+def test_same_is_read_at_the_group_of_now(configure: Any) -> None:
+    """At all scans, the images are those of `full`."""
+    config = configure(training__eval_groups=["full", "same"])
+    with open_session(config, open_data(config), torch.device("cpu"), Processes()) as session:
+        low, whole = (session.validation.evaluate(session.trainer, group) for group in (1, 10))
+    assert low["same"].scores["val_loss"] != low["full"].scores["val_loss"]
+    assert whole["same"].scores["val_loss"] == whole["full"].scores["val_loss"]
+
+
 def test_same_group_rows_are_no_evaluation_of_tables(configure: Any) -> None:
     config = configure(training__eval_groups=["full", "same"], scan__group=1)
     run_training(config, progress=False)
