@@ -11,7 +11,7 @@ from activation_models import Residual, Update, chain_model, forward_and_backwar
 from torch import Tensor, nn
 
 from pcr_exp.activations.codec import Codec, LosslessCodec
-from pcr_exp.activations.hooks import ConvInputs
+from pcr_exp.activations.hooks import ConvInputs, LayerTally
 from pcr_exp.activations.kept import LiveBytes
 from pcr_exp.activations.packed import pack
 from pcr_exp.activations.quantise import QuantiseCodec
@@ -181,6 +181,14 @@ def test_compressing_one_of_several_aliases_is_not_called_a_saving() -> None:
         assert packed == plain + tally.packed_bytes  # takes more memory, in fact
         lossy = forward_and_backward(model, inputs)
     assert torch.equal(lossy.gradients["scale"], plain_gradients.gradients["scale"])
+
+
+def test_a_layer_that_runs_twice_has_the_share_of_both_inputs() -> None:
+    tally = LayerTally()
+    for share in (1, 3):
+        values = (torch.arange(32) % 4 < share).float().view(2, 4, 2, 2)
+        tally.add_input(pack(values, LosslessCodec(), 1.0), shared=False)
+    assert tally.nonzero_share == 0.5
 
 
 def test_evaluation_and_frozen_layers_are_left_alone() -> None:

@@ -236,6 +236,14 @@ def test_each_mode_is_what_it_is_called() -> None:
     assert all(row["packed_bytes"] <= 1.04 * row["raw_bytes"] for row in lossless.history)
 
 
+def test_what_is_lossless_has_no_bound_and_no_error() -> None:
+    model = chain_model()
+    optimizer = sgd(model)
+    activations = open_activations(ActivationsConfig(name="lossless"), model, optimizer)
+    train(model, optimizer, activations, range(1))
+    assert {(row["bound"], row["predicted_sigma"]) for row in activations.history} == {(0, 0)}
+
+
 def test_nothing_to_do_for_torch_itself() -> None:
     model = residual_model()
     activations = open_activations(ActivationsConfig(), model, sgd(model))

@@ -12,7 +12,7 @@ from torch.nn.functional import avg_pool2d
 from torchmetrics.functional.image import structural_similarity_index_measure as torchmetrics_ssim
 
 from pcr_exp.errors import ImageError
-from pcr_exp.images.ms_ssim import SCALE_WEIGHTS, ms_ssim
+from pcr_exp.images.ms_ssim import SCALE_WEIGHTS, ms_ssim, ssim
 
 PHOTOS = ("chelsea", "rocket")
 
@@ -112,7 +112,21 @@ def test_symmetric_and_zero_at_worst() -> None:
     reference = photo("chelsea")
     image = through_jpeg(reference, 5)
     assert ms_ssim(reference, image).value == pytest.approx(ms_ssim(image, reference).value, abs=1e-6)
-    assert ms_ssim(reference, 255 - reference).value == 0
+    for of_any_size in (reference, reference[50:114, 100:164]):
+        assert ms_ssim(of_any_size, 255 - of_any_size).value == 0
+
+
+def test_ssim_is_that_of_its_paper() -> None:
+    reference = photo("chelsea")
+    image = through_jpeg(reference, 10)
+    values = []
+    for channel in range(3):
+        x, y = (picture[..., channel].astype(float) for picture in (reference, image))
+        mean_x, mean_y, xx, yy, xy = (windowed(plane) for plane in (x, y, x * x, y * y, x * y))
+        luminance = (2 * mean_x * mean_y + 2.55**2) / (mean_x**2 + mean_y**2 + 2.55**2)
+        contrast = (2 * (xy - mean_x * mean_y) + 7.65**2) / (xx - mean_x**2 + yy - mean_y**2 + 7.65**2)
+        values.append((luminance * contrast).mean())
+    assert ssim(reference, image) == pytest.approx(np.mean(values), abs=1e-5)
 
 
 def test_grey_equals_the_same_grey_in_three_channels() -> None:

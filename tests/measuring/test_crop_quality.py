@@ -1,11 +1,14 @@
 """MS-SSIM of training crops per decode mode, on records of real photographs."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from pcr_exp.config.records import RecordsConfig
 from pcr_exp.datasets.photos import PhotosConfig
 from pcr_exp.errors import RecordError
+from pcr_exp.measuring import quality
 from pcr_exp.measuring.quality import CROP_COLUMNS, measure_crops, summarise_crops
 from pcr_exp.records.prepare import prepare_records
 from pcr_exp.records.reader import RecordSet
@@ -48,6 +51,19 @@ def test_a_seed_gives_the_same_crops_and_another_one_others(records: RecordSet) 
     first, again, other = (measure_crops(records, [1], ["scaled"], 4, 176, seed=s) for s in (0, 0, 1))
     assert first.equals(again)
     assert not first["ms_ssim"].equals(other["ms_ssim"])
+
+
+def test_every_image_has_a_crop_of_its_own(records: RecordSet, monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[tuple[int, ...]] = []
+    stream = quality.stream
+
+    def noted(*key: int) -> Any:
+        drawn.append(key)
+        return stream(*key)
+
+    monkeypatch.setattr(quality, "stream", noted)
+    measure_crops(records, [1], ["libjpeg"], 4, 176)
+    assert len(set(drawn)) == 4
 
 
 def test_the_summary_is_paired_by_crop(records: RecordSet) -> None:

@@ -12,6 +12,8 @@ from scipy import stats
 from tolerance_images import GROUPS, backbone, image_files, write_samples
 
 from pcr_exp.errors import ConfigError, DatasetError
+from pcr_exp.measuring.tolerance import answer as answer_module
+from pcr_exp.measuring.tolerance import classifier
 from pcr_exp.measuring.tolerance.answer import (
     MATRIX_COLUMNS,
     REFUSED,
@@ -29,6 +31,7 @@ from pcr_exp.measuring.tolerance.answer import (
 )
 from pcr_exp.measuring.tolerance.classifier import (
     Predictions,
+    _choose,
     cross_validate,
     divide,
     image_weights,
@@ -338,3 +341,29 @@ def test_data_that_are_too_few_to_tell_are_said_to_be() -> None:
 )
 def test_verdicts(low: float, high: float, word: str) -> None:
     assert verdict(low, high, 0.01) == word
+
+
+def test_an_interval_that_is_narrow_but_on_the_margin_is_not_too_few_images() -> None:
+    found = answer(table((1, 0.009, 0.005, 0.012), (10, 0, 0, 0)), "full", 0.01)
+    assert (found.tolerated, found.undecided, found.too_few) == (10, [1], False)
+
+
+def test_a_strength_is_chosen_by_weighted_losses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Strength 1 is better on the eight images of one class, strength 2 on the two of the other."""
+    labels, folds, inputs = np.array([0] * 8 + [1] * 2), np.arange(10) % 2, np.zeros((10, 1), np.float32)
+    losses = {1: (0.0, 1.0), 2: (0.3, 0.5)}
+    monkeypatch.setattr(classifier, "fitted", lambda *given: given[3])
+    monkeypatch.setattr(classifier, "losses_of", lambda model, _, labels: np.array(losses[model])[labels])
+    assert _choose(inputs, labels, np.ones(10), folds, [1, 2]) == 1
+    assert _choose(inputs, labels, image_weights(labels), folds, [1, 2]) == 2
+
+
+def test_a_score_that_may_be_guessing_bounds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """22 of 40 images are right: more than half, but the interval reaches below."""
+    labels = np.arange(40) % 2
+    said = np.where(np.arange(40) < 22, labels, 1 - labels)
+    classes = np.broadcast_to(said, (2, 2, 40))
+    predictions = Predictions(classes, np.full((2, 2, 40), np.nan, np.float32), np.ones((5, 2)))
+    monkeypatch.setattr(answer_module, "cross_validate", lambda *_, **__: predictions)
+    bounds = loss_bounds(np.zeros((2, 40, 1), np.float32), labels, [1, 10], "top1", seed=0)
+    assert bounds == {use: {1: 1.0, 10: 1.0} for use in ("full", "same")}
