@@ -9,7 +9,8 @@ import pytest
 from scipy import stats
 from tolerance_rows import N, measured
 
-from experiments.pcr.tolerance_slopes import kept_table, measured_in, slopes_page, write_slopes
+from experiments.pcr.tolerance_modes import scores_of, weights_of
+from experiments.pcr.tolerance_slopes import _kept, kept_table, measured_in, slopes_page, write_slopes
 from pcr_exp.analysis.primary_metric import as_written
 from pcr_exp.analysis.tolerance import Measured
 from pcr_exp.analysis.tolerance_page import load_tolerance, write_tolerance
@@ -67,6 +68,14 @@ def test_an_interval_holds_what_other_images_give() -> None:
     found = table.loc[("same", 1)]
     assert found["kept_low"] == pytest.approx(0.4 - half, abs=0.02)
     assert found["kept_high"] == pytest.approx(0.4 + half, abs=0.02)
+
+
+def test_resamples_with_nothing_to_lose_say_nothing() -> None:
+    """With 190 of 400 wrong at all scans, one resample in six is at chance level or below."""
+    found = five_groups([199, 198, 196, 194, 190])
+    at_chance = scores_of(found, 10, "same", weights_of(found)) <= 0.5
+    assert 0.05 < at_chance.mean() < 0.4
+    np.testing.assert_array_equal(np.isnan(_kept(found, "same")[0]), at_chance)
 
 
 def test_files_follow_from_folders(tmp_path: Path) -> None:

@@ -57,6 +57,23 @@ def test_errors_of_points_widen_its_interval() -> None:
     assert found["low"] == pytest.approx(-0.83, abs=0.07) and found["high"] == pytest.approx(0.83, abs=0.07)
 
 
+def test_few_seeds_widen_its_interval() -> None:
+    """Student's t of one degree of freedom has longer tails than a normal error."""
+    exact = points(1.0).assign(foretold_error=1e-9)
+    few, many = (correlations(exact.assign(lost_freedom=freedom)).iloc[0] for freedom in (1.0, 1e9))
+    assert few["high"] - few["low"] > many["high"] - many["low"] + 0.1
+
+
+def test_a_setting_with_a_single_run_is_left_out(tmp_path: Path) -> None:
+    deployment = pd.read_csv(TRAINED[0] / "deployment.csv")
+    single = deployment["group"] == 2
+    deployment.loc[single, ["n", "difference_n"]] = 1
+    deployment.loc[single, ["difference_ci95", "difference_freedom"]] = float("nan")
+    deployment.to_csv(tmp_path / "deployment.csv")
+    rows = foretold([RESULTS / "tolerance" / "cars_model"], [tmp_path])
+    assert 5 in set(rows["group"]) and 2 not in set(rows["group"])
+
+
 def test_points_are_those_of_both_files() -> None:
     rows = foretold(measured_in(RESULTS / "tolerance"), TRAINED).set_index(["dataset", "deployment", "group"])
     assert {name for name, _, _ in rows.index} == set(HEADLINES)
