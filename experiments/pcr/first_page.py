@@ -61,7 +61,7 @@ def first_page_rows(results: Path) -> pd.DataFrame:
     ]
     for file, line in TRAININGS.items():
         rows = pd.read_csv(results / file).query("tested_at == 'full'")
-        rows = rows[(rows["scan"] == _BASELINE) | rows["group"].isin(TRAINED)]
+        rows = rows[(rows["scan"] == _BASELINE) | rows["group"].isin(TRAINED)].astype({"group": int})
         sizes = pd.read_csv((results / file).with_name("summary.csv")).set_index("scan")["mean_image_bytes"]
         lost = rows.assign(
             image_bytes=rows["scan"].map(sizes),

@@ -248,7 +248,7 @@ def test_without_a_login_the_error_says_what_to_do(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(wandb, "init", refuse)
     with pytest.raises(ConfigError, match=r"tracking.mode='online'.*no-tty.*tracking=wandb"):
         open_tracker(TrackingConfig(name="wandb", mode="online"), "run-1", tmp_path, {})
-    with pytest.raises(ConfigError, match=r"tracking.mode='offline'.*no-tty\)\. Use tracking=none to go on"):
+    with pytest.raises(ConfigError, match=r"tracking.mode='offline'.*no-tty\)\)\. Use tracking=none to"):
         open_tracker(TrackingConfig(name="wandb", mode="offline"), "run-1", tmp_path, {})
 
 
