@@ -222,7 +222,7 @@ def coarse_loses_less(committed: Committed, file: str) -> list[Measured]:
 def makes_lose_less(committed: Committed, file: str) -> list[Measured]:
     """Return the loss of fine-tuned car models at group 1 minus that of makes, tested at full fidelity.
 
-    Losses are in % of what each label has to lose: the baseline's score above that of the largest class. The
+    Losses are in % of the points by which the baseline's score exceeds the largest class's share. The
     interval is the widest that the 95 % intervals of the two losses allow.
     """
     losses = []
