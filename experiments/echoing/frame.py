@@ -10,6 +10,7 @@ import pandas as pd
 
 from experiments.results.methods import over_seeds, page_frame
 from pcr_exp.analysis.frame import GROUP_KEYS
+from pcr_exp.analysis.over_images import with_intervals
 from pcr_exp.analysis.statistics import distinct_seeds, paired_difference
 from pcr_exp.config.related_methods import EchoConfig
 
@@ -54,8 +55,8 @@ def tuned(frame: pd.DataFrame, by: str) -> pd.DataFrame:
     Columns: the keys, `learning_rate`, `num_rates`, `n` seeds, `num_reached`, `target_score`, `updates`,
     `fresh`, the chance level, reasons for exclusion, and `<measure>_mean`, `_min` and `_max` for each of
     MEASURES. These are NaN if a seed has none; TIMES also over runs of unlike hardware or settings.
-    `difference_*` is the last score minus the baseline's for the same seed: the panel's baseline has the same
-    scan, batch size and epochs, and the smallest buffer. NaN if there is none.
+    `difference_*` (`statistics.DIFFERENCE`) is the last score minus the baseline's for the same seed: the
+    panel's baseline has the same scan, batch size and epochs, and the smallest buffer. NaN if there is none.
     """
     rows = []
     for panel, of_panel in frame.groupby(PANEL_KEYS, sort=True):
@@ -65,22 +66,27 @@ def tuned(frame: pd.DataFrame, by: str) -> pd.DataFrame:
             best, runs = max(rates, key=lambda rate: _merit(rate[0], by))
             keys = dict(zip([*PANEL_KEYS, *SERIES_KEYS], [*panel, *key], strict=True))
             found.append(({**keys, "num_rates": len(rates), **best}, runs))
-        rows += [row | _difference(row, runs, found) for row, runs in found]
+        rows += [row | difference for (row, _), difference in zip(found, _differences(found), strict=True)]
     return pd.DataFrame(rows)
 
 
-def _difference(
-    row: Mapping[str, Any], runs: pd.DataFrame, panel: Sequence[tuple[Mapping[str, Any], pd.DataFrame]]
-) -> dict[str, float]:
-    baselines = [
-        (other["buffer"], others)
-        for other, others in panel
-        if other["variant"] == BASELINE
-        and all(other[key] == row[key] for key in ("scan", "batch_size", "epochs"))
-    ]
-    nobody = runs.iloc[:0]
-    reference = min(baselines, key=lambda found: found[0])[1] if baselines else nobody
-    return paired_difference(runs, nobody if reference is runs else reference, "final_score")
+def _differences(series: Sequence[tuple[Mapping[str, Any], pd.DataFrame]]) -> list[dict[str, Any]]:
+    """Return each series' difference in score to its panel's baseline, in the order of the series."""
+    alike: dict[tuple[Any, ...], list[int]] = {}
+    for place, (row, _) in enumerate(series):
+        alike.setdefault((row["scan"], row["batch_size"], row["epochs"]), []).append(place)
+    found: dict[int, dict[str, Any]] = {}
+    for places in alike.values():
+        baselines = [place for place in places if series[place][0]["variant"] == BASELINE]
+        reference = min(baselines, key=lambda place: series[place][0]["buffer"], default=None)
+        nobody = series[places[0]][1].iloc[:0]
+        baseline = nobody if reference is None else series[reference][1]
+        if reference is not None:
+            found[reference] = paired_difference(baseline, nobody, "final_score")
+        if others := [series[place][1].assign(scan=place) for place in places if place != reference]:
+            # with_intervals tells levels apart by `scan`.
+            found |= with_intervals(pd.concat(others), baseline, "final_score")
+    return [found[place] for place in range(len(series))]
 
 
 def _merit(rate: Mapping[str, Any], by: str) -> tuple[float, ...]:

@@ -44,20 +44,24 @@ from pcr_exp.analysis.tables import (
 def write_echo_report(output: Output) -> None:
     """Write echo.csv, echo.md and figures; nothing if no run echoes.
 
-    Each setting (PANEL_KEYS) is a panel of one figure, chosen by the first of these in which its runs differ:
+    Each setting (PANEL_KEYS) is a panel of the figures for the first of these in which its runs differ:
 
     * scan level, or the scan groups that repeats read: `echo_bytes`;
     * echo factor, if there are three or more: `echo_time`, if seconds may be reported;
-    * batch size: `echo_batch_size`; shuffle buffer, if there are three or more: `echo_buffer`;
-    * otherwise, the variant: `echo_fresh_to_target` and `echo_top1_at_budget`.
+    * batch size: `echo_batch_size`;
+    * shuffle buffer, if a variant has three or more: `echo_buffer`, of such variants;
+    * otherwise, or besides if three or more variants have a buffer: the variant, `echo_fresh_to_target` and
+      `echo_top1_at_budget`.
     """
     frame = echo_frame(output.frame)
     if frame.empty or (frame["factor"] == 1).all():
         return
     summary = tuned(frame, "fresh_to_target")
     output.table("echo", summary, echo_to_markdown(summary, describe_settings(frame, COMPARED)))
-    topics = pd.concat(pd.Series(_topic(rows), index=rows.index) for _, rows in summary.groupby(PANEL_KEYS))
-    of_topic = dict(list(summary.groupby(topics)))
+    of_topic: dict[str, pd.DataFrame] = {}
+    for _, rows in summary.groupby(PANEL_KEYS):
+        for topic, chosen in _topics(rows).items():
+            of_topic[topic] = pd.concat([of_topic[topic], chosen]) if topic in of_topic else chosen
 
     def draw(name: str, shows: str, rows: pd.DataFrame, how: Callable[[pd.DataFrame], Figure]) -> None:
         output.figure(name, shows, rows, how, frame.merge(rows[PANEL_KEYS].drop_duplicates(), on=PANEL_KEYS))
@@ -93,16 +97,20 @@ def byte_curves(frame: pd.DataFrame, chosen: pd.DataFrame) -> pd.DataFrame:
     return curves[["record_bytes", "val_score"]].mean().reset_index()
 
 
-def _topic(rows: pd.DataFrame) -> str:
-    """Return what the runs of a setting compare, which names its figure."""
+def _topics(rows: pd.DataFrame) -> dict[str, pd.DataFrame]:
+    """Return what the runs of a setting compare, which names its figures, with the rows of each."""
     values = {key: rows[key].nunique() for key in SERIES_KEYS}
     if values["scan"] > 1 or values["repeat_groups"] > 1:
-        return "bytes"
+        return {"bytes": rows}
     if values["factor"] > 2:
-        return "factor"
+        return {"factor": rows}
     if values["batch_size"] > 1:
-        return "batch_size"
-    return "buffer" if values["buffer"] > 2 else "variant"
+        return {"batch_size": rows}
+    of_variant = rows.groupby("variant")["buffer"].transform("nunique")
+    if of_variant.max() < 3:
+        return {"variant": rows}
+    buffered = {"buffer": rows[of_variant > 1]}
+    return buffered | ({"variant": rows} if values["variant"] > 2 else {})
 
 
 def echo_to_markdown(summary: pd.DataFrame, settings: Mapping[str, str] | None = None) -> str:

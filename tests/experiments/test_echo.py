@@ -299,6 +299,22 @@ def test_buffers_are_a_figure(tmp_path: Path, make_run: MakeRun) -> None:
     assert "echo_buffer.png" in names(figures)
 
 
+def test_buffers_of_one_variant_and_all_variants_are_a_figure_each(
+    variants: Path, tmp_path: Path, make_run: MakeRun
+) -> None:
+    """Batches have one buffer, so they are no line over buffers, but they are a bar."""
+    shutil.copytree(variants, tmp_path / "runs")
+    for buffer in (8, 64):
+        make_run(tmp_path / "runs", "group_5", echo=before(2, buffer))
+    make_run(tmp_path / "runs", "group_5", echo=before(1, 64))
+    frame = run_frame(read_runs(tmp_path / "runs"))
+    _, figures = written(write_echo_report, frame, tmp_path)
+    assert {"echo_buffer.png", "echo_fresh_to_target.png"} < names(figures)
+    over_buffers = pd.read_csv(tmp_path / "echo_buffer.csv")
+    assert sorted(set(over_buffers["variant"])) == ["baseline", "example_before"]
+    assert "batch" in set(pd.read_csv(tmp_path / "echo_fresh_to_target.csv")["variant"])
+
+
 def test_without_echo_nothing_is_drawn(tmp_path: Path, make_run: MakeRun) -> None:
     make_run(tmp_path / "runs", "group_5")
     frame = run_frame(read_runs(tmp_path / "runs"))
