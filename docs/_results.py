@@ -18,7 +18,7 @@ QUESTIONS: dict[str, str] = {
     "datasets",
     "How fast": "throughput throttle time_to_target object_stores cache records_speed throughput_model scale "
     "changing_bandwidth reference_scripts",
-    "Related methods": "echo_factor gradients gradients_resnet18 codec_speed activations "
+    "Related methods": "echo_factor echo_variants gradients gradients_resnet18 codec_speed activations "
     "compressed_activations combined",
 }
 """Pages of the index in their order, below headings; a page that none has stands below `More`."""

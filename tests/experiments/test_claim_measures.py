@@ -1,15 +1,20 @@
 """Measures that claims are judged by, on synthetic files with known answers or on committed files."""
 
 import math
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 from experiments.claims.committed import Committed, mean_ratio
 from experiments.claims.measures import pcr, related_methods
 from pcr_exp.analysis.runs import read_runs
+from pcr_exp.config.related_methods import EchoConfig
+from pcr_exp.loading.echo.variants import BatchEchoConfig, ExampleBeforeConfig
+from pcr_exp.runs.packed import pack_runs
 from tests.experiments.test_claims import CLAIMS, COMMITTED, write
 
 
@@ -127,6 +132,49 @@ def test_echo_is_compared_seed_by_seed_and_by_what_limits() -> None:
     )
     assert computing.value == pytest.approx((fast[0] / fast[1]).mean()) and computing.n == 8
     assert (computing.case, sending.case) == ("computing limits", "sending gradients limits")
+
+
+@pytest.fixture
+def echoes(tmp_path: Path, make_run: Callable[..., Path]) -> Committed:
+    """Epochs of 64 samples to 60 %: baseline 4, samples 2, batches 4, 2 and 4; at a worse rate all take 4."""
+    echoed = {
+        "none": EchoConfig(),
+        "sample": ExampleBeforeConfig(factor=2),
+        "batch": BatchEchoConfig(factor=2),
+    }
+    for name, echo in echoed.items():
+        for seed in range(3):
+            epochs = 2 if name == "sample" or (name == "batch" and seed == 1) else 4
+            last = 0.9 if name == "sample" else 0.8
+            top1 = (*(0.1,) * (epochs - 1), *(0.7,) * (4 - epochs), last)
+            make_run(tmp_path / "raw", "group_5", seed=seed, echo=echo, learning_rate=0.1, top1=top1)
+            worse = (0.1, 0.1, 0.1, 0.7)
+            make_run(tmp_path / "raw", "group_5", seed=seed, echo=echo, learning_rate=0.2, top1=worse)
+    pack_runs(tmp_path / "raw", tmp_path / "results" / "echoes" / "runs")
+    return Committed(tmp_path / "results")
+
+
+def test_fresh_samples_are_compared_at_the_best_rate_with_one_scatter(echoes: Committed) -> None:
+    """The interval is that of an analysis of variance with two ways, echoes and seeds, of logarithms."""
+    pairs = [["baseline", "example before"], ["batch", "baseline"], ["example before", "batch"]]
+    halves, batches, samples = related_methods.fresh_samples_over(echoes, "echoes/echo.csv", pairs=pairs)
+    assert [each.case for each in (halves, samples)] == [
+        "baseline / example before",
+        "example before / batch",
+    ]
+    assert [each.value for each in (halves, batches, samples)] == pytest.approx(
+        [2, 2 ** (-1 / 3), 2 ** (-2 / 3)]
+    )
+    logs = np.log(64.0) + np.log(2) * np.array([[2.0, 2, 2], [1, 1, 1], [2, 1, 2]])
+    rest = logs - logs.mean(0) - logs.mean(1)[:, None] + logs.mean()
+    half = stats.t.ppf(0.975, 4) * math.sqrt(2 * (rest**2).sum() / 4 / 3)
+    assert halves.n == 3 and halves.freedom == pytest.approx(4)
+    assert [halves.low, halves.high] == pytest.approx([2 * math.exp(-half), 2 * math.exp(half)])
+
+
+def test_echoes_are_compared_at_the_rate_of_their_best_score(echoes: Committed) -> None:
+    found = related_methods.score_of_echoes(echoes, "echoes/echo_top1_at_budget.csv")
+    assert {each.case: each.value for each in found} == pytest.approx({"batch": 0, "example before": 10})
 
 
 def test_the_fastest_design_is_compared_seed_by_seed() -> None:

@@ -56,10 +56,10 @@ def test_the_roofline_has_what_was_measured() -> None:
 def test_the_overview_is_of_all_measured_datasets(tmp_path: Path) -> None:
     overview = quality_overview(RESULTS / "quality")
     assert list(overview.columns) == OVERVIEW_COLUMNS
-    assert overview["dataset"].nunique() == 6 and "imagenet_native" in set(overview["dataset"])
+    assert overview["dataset"].nunique() == 5 and "imagenet_native" in set(overview["dataset"])
     last = overview[overview["group"] == 10]
-    assert (last["bytes_share"] == 1).all() and last["ms_ssim_mean"].tolist() == pytest.approx([1] * 6)
+    assert (last["bytes_share"] == 1).all() and last["ms_ssim_mean"].tolist() == pytest.approx([1] * 5)
     kept, cost = draw_quality_overview(overview).axes
-    assert len(kept.lines) == len(cost.lines) == 6
+    assert len(kept.lines) == len(cost.lines) == 5
     with pytest.raises(RunError, match="holds no measurement"):
         quality_overview(tmp_path)

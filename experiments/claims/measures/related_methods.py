@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 
 from experiments.claims.committed import (
+    OVER_REPEATS,
     Committed,
     Measured,
     all_of,
@@ -19,8 +20,10 @@ from experiments.claims.committed import (
 )
 from experiments.claims.verdict import at_least, half_the_gain
 from experiments.combined.page import OFF, combined_frame
-from experiments.echoing.frame import echo_frame
+from experiments.echoing.figures import name_of
+from experiments.echoing.frame import BASELINE, PANEL_KEYS, SERIES_KEYS, echo_frame, tuned
 from experiments.threelc.frame import BesideFloats, beside_floats, gradient_frame, published
+from pcr_exp.analysis.intervals import differences
 from pcr_exp.analysis.statistics import by_repeat, paired_ratios
 
 _NETWORKS = {
@@ -81,6 +84,39 @@ def speedup_where_reading_is_no_limit(committed: Committed, file: str, *, beside
     return [
         mean_ratio("computing limits", once, twice, "seconds"),
         mean_ratio("sending gradients limits", combined[OFF], combined["echo 2x"], "seconds"),
+    ]
+
+
+def fresh_samples_over(committed: Committed, file: str, *, pairs: Sequence[Sequence[str]]) -> list[Measured]:
+    """Return fresh samples to the target, of the first of each pair of echoes over those of the second.
+
+    Each echo is at its best learning rate. Ratios are geometric means over the seeds that all echoes have.
+    The variance of logarithms over seeds is pooled over all echoes (`intervals.differences`).
+    """
+    frame = echo_frame(committed.runs(file.rpartition("/")[0]))
+    best = tuned(frame, "fresh_to_target")
+    keys = [*PANEL_KEYS, *SERIES_KEYS, "learning_rate"]
+    logs = {}
+    for place, row in enumerate(best.to_dict("records")):
+        runs = frame.merge(best.loc[[place], keys], on=keys)
+        logs[name_of(row)] = np.log(by_repeat(runs)["fresh_to_target"])
+    of_seeds = pd.DataFrame(logs).dropna()
+    found = []
+    for over, under in pairs:
+        names = [under, over, *(name for name in of_seeds if name not in (over, under))]
+        joined = differences(of_seeds[names].to_numpy().T)
+        mean, half = float(joined.mean[0]), float(joined.half_width[0])
+        value, low, high = (float(np.exp(mean + sign * half)) for sign in (0, -1, 1))
+        freedom = float(joined.freedom[0])
+        found.append(Measured(f"{over} / {under}", value, low, high, len(of_seeds), OVER_REPEATS, freedom))
+    return found
+
+
+def score_of_echoes(committed: Committed, file: str) -> list[Measured]:
+    """Return the last score of every echo less the baseline's, in points, each at its most accurate rate."""
+    best = tuned(echo_frame(committed.runs(file.rpartition("/")[0])), "final_score")
+    return [
+        difference_points(name_of(dict(row)), row) for _, row in best[best["variant"] != BASELINE].iterrows()
     ]
 
 
