@@ -47,7 +47,7 @@ from pcr_exp.training.columns import (
 )
 from pcr_exp.training.distributed.open import open_exchange
 from pcr_exp.training.distributed.processes import Processes, model_of_first
-from pcr_exp.training.evaluate import evaluate
+from pcr_exp.training.evaluate import evaluate, has_running_statistics
 from pcr_exp.training.inputs import normalization_of
 from pcr_exp.training.loop import Loop, Stopping
 from pcr_exp.training.models import check_model, open_model
@@ -233,8 +233,8 @@ def open_session(
 
     Raises:
         ConfigError: the model does not exist, does not accept the batches that it would get, or does not suit
-            `activations`; the scan policy needs tuning images and there are none; or the gradient exchange
-            does not suit the other settings.
+            `activations` or `eval_groups`; the scan policy needs tuning images and there are none; or the
+            gradient exchange does not suit the other settings.
     """
     torch.manual_seed(config.seed)  # for the model's initial weights
     task = open_task(
@@ -299,8 +299,13 @@ def _images_of_sources(records: RecordSet) -> dict[str, int]:
 def _check_model(
     config: TrainConfig, data: RunData, model: nn.Module, processes: Processes, splits: Sequence[str]
 ) -> None:
-    """Raise ConfigError unless the model accepts the batches that it would get."""
+    """Raise ConfigError unless the model accepts the batches that it would get, and `eval_groups` suit it."""
     training = config.training
+    if "renewed" in training.eval_groups and not has_running_statistics(model):
+        raise ConfigError(
+            f"training.eval_groups={training.eval_groups}: wanted no `renewed` with "
+            f"model={config.model.name}, which has no BatchNorm layers to renew."
+        )
     share = open_share(
         processes.rank,
         processes.world_size,

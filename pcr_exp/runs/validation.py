@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from pcr_exp.config.commands import TrainConfig
 from pcr_exp.config.related_methods import EchoConfig
-from pcr_exp.errors import ConfigError
 from pcr_exp.loading.batch import Batch
 from pcr_exp.loading.fixed_sample import FixedSample, SampleBatch, mean_similarities
 from pcr_exp.loading.loader import RecordLoader
@@ -32,7 +31,6 @@ from pcr_exp.policies.policy import (
 from pcr_exp.runs.data import RunData, full_training_loader, training_loader, validation_loader
 from pcr_exp.training.distributed.processes import Processes
 from pcr_exp.training.evaluate import (
-    has_running_statistics,
     per_image,
     renewed_statistics,
     scores_of,
@@ -129,11 +127,6 @@ class Validation:
         return found
 
     def _renewed(self, trainer: Trainer) -> Evaluation:
-        if not has_running_statistics(trainer.model):
-            raise ConfigError(
-                f"training.eval_groups={self._config.training.eval_groups}: wanted no `renewed` with "
-                f"model={self._config.model.name}, which has no BatchNorm layers to renew."
-            )
         if self._renewing is None:
             with full_training_loader(self._config, self._data) as loader:
                 num_batches = min(loader.num_batches, -(-NUM_RENEWED_BY // self._config.training.batch_size))

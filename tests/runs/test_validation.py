@@ -1,6 +1,7 @@
 """Validation images: what is read, from where, and how often."""
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -231,9 +232,26 @@ def test_statistics_are_renewed_for_an_evaluation_alone(configure: Any) -> None:
         assert torch.equal(drawn, torch.get_rng_state())
 
 
-def test_a_model_without_batch_norm_has_nothing_to_renew(configure: Any) -> None:
-    config = configure(training__eval_groups=["full", "renewed"], training__epochs=1)
+def test_statistics_are_renewed_on_training_images_at_all_scans(
+    configure: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pcr_exp.runs.validation.NUM_RENEWED_BY", 17)
+    config = configure(training__eval_groups=["full", "renewed"], scan__group=1)
     with open_session(config, open_data(config), torch.device("cpu"), Processes()) as session:
-        session.trainer.model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.LazyLinear(2))
-        with pytest.raises(ConfigError, match=r"training.eval_groups=.*no `renewed` with model=tiny"):
-            session.validation._renewed(session.trainer)
+        session.validation.evaluate(session.trainer, 1)
+        renewing = session.validation._renewing
+        assert renewing is not None
+        assert [(len(batch.labels), batch.group) for batch in renewing] == [(16, 10)] * 2
+        assert session.bytes_read() == 0, "these reads are part of evaluation"
+
+
+def test_a_model_without_batch_norm_has_nothing_to_renew(
+    configure: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """This is said before training, not after its first epoch."""
+    plain = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 32**2, 8))
+    monkeypatch.setattr("pcr_exp.runs.session.open_model", lambda *_: plain)
+    config = configure(training__eval_groups=["full", "renewed"], training__epochs=1)
+    with pytest.raises(ConfigError, match=r"training.eval_groups=.*no `renewed` with model=tiny"):
+        run_training(config, progress=False)
+    assert not list(Path(config.runs_root).glob("*/rows.jsonl"))
