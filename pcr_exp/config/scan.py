@@ -53,6 +53,16 @@ class ScanConfig:
         """Return settings and epochs, for `runner=smoke`, with which the policy decides at least once."""
         return {}, 1
 
+    def num_probed(self, num_train: int, num_fresh: int, batch_size: int) -> int:  # noqa: ARG002
+        """Return the images that a probe passes through the model in training mode, in batches; 0: none.
+
+        Args:
+            num_train: Images of the training split.
+            num_fresh: Fresh images of an epoch, per micro-batch of a global batch.
+            batch_size: Images per micro-batch.
+        """
+        return 0
+
     @property
     def uses_group(self) -> bool:
         """Whether `group` has an effect."""

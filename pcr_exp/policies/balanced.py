@@ -62,6 +62,10 @@ class BalancedConfig(CandidatesConfig):
         floor, num_epochs = self.floor.at_smoke_size()
         return {"every_steps": 2, **{f"floor.{name}": value for name, value in floor.items()}}, num_epochs
 
+    def num_probed(self, num_train: int, num_fresh: int, batch_size: int) -> int:
+        """As for the floor, which alone has probes."""
+        return self.floor.num_probed(num_train, num_fresh, batch_size)
+
     @property
     def uses_tune_split(self) -> bool:
         return self.floor.uses_tune_split

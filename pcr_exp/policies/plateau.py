@@ -45,6 +45,10 @@ class PlateauConfig(CandidatesConfig):
     def uses_tune_split(self) -> bool:
         return self.judge == "tune"
 
+    def num_probed(self, num_train: int, num_fresh: int, batch_size: int) -> int:  # noqa: ARG002
+        """Return the images of a trial, which has no echo."""
+        return min(num_fresh, self.trial_steps * batch_size)
+
     def at_smoke_size(self) -> tuple[dict[str, Any], int]:
         """As for every policy. The second epoch is a plateau, and the fourth begins with a trial."""
         return {"patience_epochs": 1, "min_drop": 0.99, "trial_steps": 1}, 4

@@ -108,6 +108,10 @@ class CosineConfig(CandidatesConfig):
     num_images: Annotated[int, at_least(1)] = 640
     """Training images whose gradients are compared."""
 
+    def num_probed(self, num_train: int, num_fresh: int, batch_size: int) -> int:  # noqa: ARG002
+        """Return the images whose gradients are compared."""
+        return min(num_train, self.num_images)
+
     def at_smoke_size(self) -> tuple[dict[str, Any], int]:
         """As for every policy, with a probe of few images after the first epoch."""
         return {"first_epoch": 1, "every_epochs": 1, "num_images": 16}, 2

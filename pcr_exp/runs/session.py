@@ -33,7 +33,7 @@ from pcr_exp.runs.data import (
 )
 from pcr_exp.runs.predictions import Predictions, open_predictions
 from pcr_exp.runs.rows import team_row
-from pcr_exp.runs.validation import Probes, Validation, ValidationBatches
+from pcr_exp.runs.validation import Probes, Validation, ValidationBatches, num_renewing
 from pcr_exp.storage.protocol import Counts
 from pcr_exp.system.columns import Column
 from pcr_exp.system.machine import OthersCpu
@@ -301,7 +301,8 @@ def _check_model(
 ) -> None:
     """Raise ConfigError unless the model accepts the batches that it would get, and `eval_groups` suit it."""
     training = config.training
-    if "renewed" in training.eval_groups and not has_running_statistics(model):
+    renews = "renewed" in training.eval_groups
+    if renews and not has_running_statistics(model):
         raise ConfigError(
             f"training.eval_groups={training.eval_groups}: wanted no `renewed` with "
             f"model={config.model.name}, which has no BatchNorm layers to renew."
@@ -314,16 +315,23 @@ def _check_model(
     )
     mixture = epoch_mixture(config, data)
     num_used = data.train.index.num_samples if mixture is None else len(mixture)
-    num_train = config.echo.num_samples(share.samples_per_slot(num_used))
+    num_fresh = share.samples_per_slot(num_used)
+    # Probes see no echo, and statistics are renewed on the images of all processes: other last batches.
+    num_probed = config.scan.num_probed(num_used, num_fresh, training.batch_size)
+    train_batches = [
+        shape
+        for size_px in sorted({*(training.input_sizes or [training.image_size])})
+        for number in (config.echo.num_samples(num_fresh), num_probed)
+        for shape in _batch_shapes(number, training.batch_size, size_px)
+    ]
+    if renews:
+        num_images = num_renewing(num_used, training.batch_size)
+        train_batches += _batch_shapes(num_images, training.batch_size, training.image_size)
     numbers = [{"val": data.val, "tune": data.tune}[split].index.num_samples for split in splits]
     check_model(
         model,
         config.model.name,
-        train_batches=[
-            shape
-            for size_px in sorted({*(training.input_sizes or [training.image_size])})
-            for shape in _batch_shapes(num_train, training.batch_size, size_px)
-        ],
+        train_batches=train_batches,
         eval_batches=[
             shape
             for number in numbers

@@ -60,6 +60,11 @@ class Evaluation:
     there too if the task keeps none or damaged images were replaced."""
 
 
+def num_renewing(num_train: int, batch_size: int) -> int:
+    """Return the images that renew BatchNorm statistics: whole batches, up to all training images."""
+    return min(num_train, -(-NUM_RENEWED_BY // batch_size) * batch_size)
+
+
 class ValidationBatches:
     """Validation batches that can be iterated repeatedly: all of them, or a process's share."""
 
@@ -129,7 +134,8 @@ class Validation:
     def _renewed(self, trainer: Trainer) -> Evaluation:
         if self._renewing is None:
             with full_training_loader(self._config, self._data) as loader:
-                num_batches = min(loader.num_batches, -(-NUM_RENEWED_BY // self._config.training.batch_size))
+                batch_size = self._config.training.batch_size
+                num_batches = -(-num_renewing(loader.num_samples, batch_size) // batch_size)
                 self._renewing = list(loader.batches(0, 0, 1, num_batches))
         # Every process measures the same statistics on the same images.
         with renewed_statistics(trainer.model, trainer.forward, self._renewing):

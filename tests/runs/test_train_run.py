@@ -7,6 +7,7 @@ import re
 import signal
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,10 @@ import torch
 from pcr_exp.config.commands import TrainConfig
 from pcr_exp.config.training import ModelConfig
 from pcr_exp.errors import ConfigError, LoaderError, PcrExpError, RunError
+from pcr_exp.loading.echo.variants import ExampleBeforeConfig
+from pcr_exp.policies.balanced import BalancedConfig
+from pcr_exp.policies.plateau import PlateauConfig
+from pcr_exp.policies.smallest import CosineConfig
 from pcr_exp.records.dataset_facts import DatasetFacts
 from pcr_exp.records.index import parse_index
 from pcr_exp.runs import session, train_run
@@ -284,3 +289,33 @@ def test_every_size_that_inputs_are_shrunk_to_is_tried_on_the_model(
     with session.open_session(config, open_data(config), torch.device("cpu"), Processes()):
         pass
     assert {size_px for _, size_px in tried} == {16, 32}
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_refused"),
+    [
+        ({}, False),
+        ({"training__eval_groups": ["full", "renewed"]}, True),
+        ({"scan": PlateauConfig(name="plateau", trial_steps=4)}, True),
+        ({"scan": PlateauConfig(name="plateau", trial_steps=3)}, False),
+        ({"scan": CosineConfig(name="cosine", num_images=18)}, True),
+        ({"scan": CosineConfig(name="cosine", num_images=99)}, True),
+        ({"scan": CosineConfig(name="cosine", num_images=17)}, False),
+        ({"scan": BalancedConfig(name="balanced", floor=CosineConfig(name="cosine", num_images=18))}, True),
+    ],
+)
+def test_a_batch_of_one_image_is_refused_before_training(
+    configure: Callable[..., TrainConfig], settings: dict[str, Any], is_refused: bool
+) -> None:
+    """Batch norm needs several values per channel, also in probes and where statistics are renewed.
+
+    Twice 52 images leave two for the last batch of 17; 52 leave one.
+    """
+    echo, model = ExampleBeforeConfig(factor=2), ModelConfig(name="resnet18")
+    config = configure(echo=echo, model=model, training__batch_size=17, **settings)
+    said = "cannot take a batch of 1 image of 32 x 32 px"
+    with (
+        pytest.raises(ConfigError, match=said) if is_refused else nullcontext(),
+        session.open_session(config, open_data(config), torch.device("cpu"), Processes()),
+    ):
+        pass
