@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,9 @@ from pcr_exp.config.loader import LoaderConfig, StorageConfig
 from pcr_exp.config.related_methods import EchoConfig
 from pcr_exp.errors import ConfigError, LoaderError, RecordError
 from pcr_exp.loading.batch import Batch
+from pcr_exp.loading.echo import after
 from pcr_exp.loading.echo.after import echo_batches, echo_examples
+from pcr_exp.loading.echo.before import EchoBefore
 from pcr_exp.loading.echo.stage import EchoStage
 from pcr_exp.loading.echo.stage import echo as echo_of
 from pcr_exp.loading.echo.variants import BatchEchoConfig, ExampleAfterConfig, ExampleBeforeConfig
@@ -150,7 +153,9 @@ def test_an_echoed_epoch_reads_its_bytes_once(
     echo: EchoConfig,
     num_workers: int,
 ) -> None:
-    batches = list(open_loader(num_workers, echo=echo).batches(0, 0, 1))
+    loader = open_loader(num_workers, echo=echo)
+    batches = list(loader.batches(0, 0, 1))
+    assert sum(batch.decode_s for batch in batches) == pytest.approx(loader.stats.decode_s)
     assert sum(batch.record_bytes for batch in batches) == records.index.epoch_bytes(5)
     assert sum(batch.full_bytes for batch in batches) == records.index.epoch_bytes(10)
     assert storage.bytes_read == records.index.epoch_bytes(5)
@@ -252,6 +257,7 @@ def test_a_stream_of_repeats_ends_with_the_loader(open_loader: OpenLoader) -> No
 def test_what_does_not_fit_the_records_is_refused(open_loader: OpenLoader, storage: CountingStorage) -> None:
     with pytest.raises(ConfigError, match=r"echo.buffer=201: wanted at most 200, .*\(100 fresh ones x"):
         open_loader(echo=ExampleAfterConfig(factor=2, buffer=201))
+    open_loader(echo=ExampleAfterConfig(factor=2, buffer=200))
     finer = ExampleBeforeConfig(factor=2, repeat_groups=[5])
     with pytest.raises(ConfigError, match=r"echo.repeat_groups=\[5\]: wanted scan groups above 5"):
         open_loader(group=5, echo=finer)
@@ -264,7 +270,7 @@ def test_patience_is_measured_against_the_longest_read(open_loader: OpenLoader, 
     largest = max(records.index.prefix_bytes(record, 10) for record in range(7))
     slow = StorageConfig(name="slow", bandwidth_mib_per_s=largest / 2**20 / 10)
     config = LoaderConfig(num_workers=0, timeout_s=9)
-    finer = ExampleBeforeConfig(factor=2, repeat_groups=[10])
+    finer = ExampleBeforeConfig(factor=3, repeat_groups=[5, 10])
     with pytest.raises(ConfigError, match=r"loader.timeout_s=9: wanted null, or more than the 10\.0 s"):
         open_loader(group=1, config=config, storage_config=slow, echo=finer).batches(0, 0, 1)
     open_loader(group=1, config=config, storage_config=slow).batches(0, 0, 1)
@@ -313,9 +319,36 @@ def test_the_group_of_repeats_is_that_of_the_image_read_last() -> None:
         assert batch.group == 1 + int(batch.labels.max()) // 2
 
 
+class Counted(after._Held):
+    """Counts the images that are held."""
+
+    num_held = most = 0
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        Counted.num_held += 1
+        Counted.most = max(Counted.most, Counted.num_held)
+
+    def __del__(self) -> None:
+        Counted.num_held -= 1
+
+
+def test_an_image_is_held_until_its_last_use(
+    open_loader: OpenLoader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(after, "_Held", Counted)
+    for _ in open_loader(echo=ExampleAfterConfig(factor=2, buffer=10)).batches(0, 0, 2):
+        pass
+    assert Counted.num_held == 0
+    assert Counted.most <= 10 + 2 * 12, "the buffer's images, and those of two batches"
+
+
 def test_every_micro_batch_index_is_echoed_in_its_own_order() -> None:
     sizes = {"num_samples": 50, "batch_size": 10}
     inputs = StageInputs(index=None, first_group=1, seed=0, slots=(0, 1), **sizes)  # type: ignore[arg-type]
     stage = EchoStage(ExampleAfterConfig(factor=2.0, buffer=20), inputs, num_items=50)
     orders = {tuple(stage._echo_of(epoch, slot).items) for epoch in (0, 1) for slot in (0, 1)}
     assert len(orders) == 4
+    of_both = EchoBefore(ExampleBeforeConfig(factor=2.0, buffer=20), inputs)
+    assert of_both.num_buffered_samples == 2 * 20, "each has a buffer of its own"
+    assert EchoBefore(ExampleBeforeConfig(factor=2.0), inputs).num_buffered_samples == 0

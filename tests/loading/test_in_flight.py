@@ -13,6 +13,7 @@ from pcr_exp.errors import StorageError
 from pcr_exp.loading.fetch import Fetcher
 from pcr_exp.loading.loader import RecordLoader
 from pcr_exp.loading.read_ahead import Reading, by_calls, reads_in_flight, reads_per_call
+from pcr_exp.policies.policy import OneGroup
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.storage.counters import CountingStorage
 from pcr_exp.storage.local import LocalStorage
@@ -71,6 +72,15 @@ def test_the_budget_of_memory_does_not_lower_what_is_asked_for(
     sized = open_loader(storage_config=StorageConfig(name="far", bandwidth_mib_per_s=1, latency_ms=4000))
     in_flight, ahead, _ = sized._reading()
     assert in_flight > 40 and ahead == 2
+
+
+def test_a_policy_that_follows_training_reads_no_further_than_the_next_update(
+    open_loader: OpenLoader,
+) -> None:
+    """Other policies read what the next epoch starts with, a record for each lane, while one ends."""
+    config = LoaderConfig(num_workers=0, lanes=6)
+    assert open_loader(config=config)._reading().ahead == 6
+    assert open_loader(config=config, policy=OneGroup(5, [2]))._reading().ahead == 4
 
 
 def test_small_reads_far_away_are_done_several_by_a_call(split: Path) -> None:
