@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from pcr_exp.config.loader import MAX_READS_IN_FLIGHT, StorageConfig
+from pcr_exp.config.loader import MAX_READS_IN_FLIGHT, ChangingStorageConfig, StorageConfig
 from pcr_exp.system import MIB
 
 _IN_FLIGHT_UNKNOWN = 4
@@ -45,11 +45,12 @@ def busy_s_per_read(storage: StorageConfig, read_bytes: float) -> float:
 
 
 def longest_read_s(storage: StorageConfig | None, num_bytes: int) -> float:
-    """Return the seconds that a single read of `num_bytes` takes at the configured rates."""
+    """Return the seconds that a single read of `num_bytes` takes at the lowest of the configured rates."""
     if storage is None:
         return 0.0
     slot_s = 1 / storage.requests_per_s if storage.requests_per_s else 0.0
-    return max(busy_s_per_read(storage, num_bytes), slot_s) + storage.latency_ms / 1e3
+    share = min([1.0, *storage.shares]) if isinstance(storage, ChangingStorageConfig) else 1.0
+    return max(busy_s_per_read(storage, num_bytes / share), slot_s) + storage.latency_ms / 1e3
 
 
 def reads_ahead(in_flight: int, at_once: int, at_start: int, mean_read_bytes: float) -> int:

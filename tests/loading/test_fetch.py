@@ -3,10 +3,11 @@
 import threading
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
-from pcr_exp.config.loader import StorageConfig
+from pcr_exp.config.loader import ChangingStorageConfig, StorageConfig
 from pcr_exp.errors import LoaderError, StorageError
 from pcr_exp.loading import fetch
 from pcr_exp.loading.fetch import Fetcher
@@ -185,6 +186,14 @@ def test_the_longest_read_seeks_first() -> None:
     disk = StorageConfig(name="disk", bandwidth_mib_per_s=2, seek_ms=250, latency_ms=100)
     assert longest_read_s(disk, 3 * MIB) == pytest.approx(0.25 + 1.5 + 0.1)
     assert longest_read_s(StorageConfig(name="disk", seek_ms=250), 3 * MIB) == 0.25
+
+
+def test_the_longest_read_comes_when_storage_is_slowest() -> None:
+    limits: dict[str, Any] = {"bandwidth_mib_per_s": 2, "seek_ms": 250, "latency_ms": 100}
+    busy = ChangingStorageConfig(name="busy", changes_s=[5, 9], shares=[0.125, 0.5], **limits)
+    assert longest_read_s(busy, 3 * MIB) == pytest.approx(0.25 + 8 * 1.5 + 0.1)
+    free = ChangingStorageConfig(name="free", **limits)
+    assert longest_read_s(free, 3 * MIB) == pytest.approx(0.25 + 1.5 + 0.1)
 
 
 @pytest.mark.parametrize(
