@@ -43,6 +43,23 @@ def test_two_answers_that_may_differ() -> None:
     assert "name a storage" in full and "top-1 100.0 % (100.0 to 100.0); guessing reaches 50.0%" in text
 
 
+def answers_of(rows: Measured) -> pd.DataFrame:
+    return answers_table(matrix_of(rows), bytes_table(rows), rows.facts)
+
+
+def test_a_loss_is_a_share_of_what_lies_between_all_scans_and_chance() -> None:
+    """90 % at all scans and 50 % by chance leave 40 points; group 1 loses 20 of them."""
+    answers = answers_of(measured({(2, 2): 40, (0, 2): 120, (0, 0): 40, (1, 1): 60}))
+    shares = answers.set_index(["deployment", "train_group"])["lost_share"]
+    assert shares.loc["full"].to_dict() == pytest.approx({1: 0.5, 5: -0.25, 10: 0})
+    assert shares.loc["same"].to_dict() == pytest.approx({1: 0, 5: 0.125, 10: 0})
+
+
+@pytest.mark.parametrize("num_wrong", [200, 300])
+def test_where_all_scans_are_no_better_than_chance_there_is_nothing_to_lose(num_wrong: int) -> None:
+    assert answers_of(measured({(2, 2): num_wrong}))["lost_share"].isna().all()
+
+
 def test_too_few_images_and_undecided_groups_are_said() -> None:
     text = text_of(measured({(0, 2): 8, (1, 2): 8}))
     assert (
