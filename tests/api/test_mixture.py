@@ -187,6 +187,20 @@ def test_each_source_is_read_at_its_own_scan(split: Path) -> None:
     assert read == index.epoch_bytes(3) + index.epoch_bytes(2)
 
 
+def test_a_mixture_of_groups_draws_for_a_source_what_it_draws_for_it_alone(split: Path) -> None:
+    drawn = {"name": "mixture", "group": 5, "weights": [1, 1, 1]}
+    mixed = pcr.mix({"a": (dataset(split), 1), "b": (dataset(split, drawn, first=1000), 1)}, epoch=200)
+    with mixed.loader(**SETTINGS) as loader, dataset(split, drawn).loader(**SETTINGS) as alone:
+        ours, its = loader._policy, alone._policy
+        groups = [[ours.group(epoch, 7 + record) for record in range(7)] for epoch in range(3)]
+        assert groups == [[its.group(epoch, record) for record in range(7)] for epoch in range(3)]
+        assert len({group for epoch in groups for group in epoch}) > 1
+        list(loader)
+        read = loader.counts["b"].read_bytes
+    index = mixed.datasets["b"].records.index
+    assert read >= sum(index.prefix_bytes(record, group or 0) for record, group in enumerate(groups[0]))
+
+
 def test_classes_are_those_of_all_sources(split: Path) -> None:
     few = pcr.open(split, label="parity").select([1, 3])
     every = pcr.open(split, label="number").select([0, 5])

@@ -103,10 +103,13 @@ def test_rows_count_each_source(mixed: list[str], places: dict[str, Path]) -> No
     assert run_training(compose("train", *mixed), progress=False).status == "skipped"
 
 
-@pytest.mark.parametrize("step", [2, 7])
+@pytest.mark.parametrize(
+    ("step", "scan"), [(2, ["scan=group_5"]), (7, ["scan=mixture", "scan.group=5", "scan.weights=[2,1]"])]
+)
 def test_a_run_goes_on_in_mid_epoch(
-    mixed: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
+    mixed: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int, scan: list[str]
 ) -> None:
+    mixed = [*mixed, *scan]
     _, whole = rows_of(compose("train", *mixed))
     elsewhere = [*mixed, f"runs_root={tmp_path / 'other'}"]
     update = Trainer.update
