@@ -201,11 +201,11 @@ class RecordLoader:
         if self._fields is not None:
             largest += max(map(self._fields.num_bytes, range(len(index.records))))
         window = self._config.shuffle_records if self._shuffle else 1
-        if isinstance(self._selection, Mixture):
-            held = self._selection.num_held(self._share, self._config.lanes, window)
+        if isinstance(self._selection, Mixture):  # may hold a record once for each of several passes
+            in_use = self._selection.num_held(self._share, self._config.lanes, window)
         else:
             held = num_held(self._sizes, self._num_lanes, window)
-        in_use = min(held + self._stage.num_buffered_samples, len(index.records))
+            in_use = min(held + self._stage.num_buffered_samples, len(index.records))
         return (in_use + self._reading().ahead) * largest
 
     def pause(self) -> None:

@@ -75,7 +75,8 @@ class Mixture:
         for source in self._sources:
             # Several micro-batch indices enter a new pass one by one; a single one ends each pass first.
             passes = 2 + source.num_images // sum(source.record_sizes) if len(share.slots) > 1 else 1
-            held += num_own * window + (num_own - 1) * passes
+            of_lanes = num_own * window + (num_own - 1) * passes
+            held += min(of_lanes, passes * len(source.record_sizes))
         return held
 
     def order(

@@ -17,6 +17,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from numbered_records import encode_numbered, square_crops
 
 import pcr_exp as pcr
 from pcr_exp.api.dataset import RecordDataset
@@ -400,6 +401,21 @@ def test_records_in_use_stay_within_the_bound_that_is_told(mixture: MixedDataset
                 ends = np.sort(order.last_use)
                 held = np.arange(1, len(ends) + 1) - np.searchsorted(ends, order.first_use)
                 assert int(held.max()) <= bound
+
+
+def test_a_record_may_be_held_for_two_passes(tmp_path: Path) -> None:
+    """Two batches of an update do not enter the next pass over a source at the same time."""
+    files = square_crops([(0, 0), (9, 0), (0, 9), (9, 9)], 48, 85)
+    few = dataset(encode_numbered(files, tmp_path, images_per_record=4))
+    mixed = pcr.mix({"a": (few, 1), "b": (few, 3)}, epoch=16)
+    with mixed.loader(batch_size=2, global_batch_size=4, lanes=2, image_size=16, num_workers=0) as opened:
+        loader = opened._loader
+        order = loader._order(0)
+        ends = np.sort(order.last_use)
+        held = int((np.arange(1, len(ends) + 1) - np.searchsorted(ends, order.first_use)).max())
+        assert held > len(loader._records.index.records) == 2
+        largest = int(few.records.index.prefixes_bytes(2).max())
+        assert loader.max_held_bytes() >= (held + loader._reading().ahead) * largest
 
 
 def test_a_loader_is_one_of_datasets_too(mixture: MixedDataset) -> None:
