@@ -234,6 +234,7 @@ def test_probes_come_between_epochs_on_their_own_clock_and_are_counted() -> None
         *(("policy", 0, 0), ("train", 1, 2), ("train", 2, 4), ("train", 2, 6), ("eval", 2, 6)),
         *(("policy", 2, 6), ("train", 3, 8), ("train", 4, 10), ("train", 4, 12), ("eval", 4, 12)),
     ]
+    assert run.policy.asked == [0, 1, 2, 3], "once before each epoch"
     assert run.policy.told == [{2: 0.9, 5: 0.9}] * 2, "after the last epoch there is nothing to decide"
     assert [row["probe_s"] for row in rows] == [7] * 5 + [14] * 5
     assert [row["probe_bytes"] for row in rows] == [1000] * 5 + [2000] * 5

@@ -73,6 +73,7 @@ class Observer(StaticScan):
         self.updates: list[Update] = []
         self.told: list[Mapping[int, float]] = []
         self.wanted: dict[int, Probe] = {}
+        self.asked: list[int] = []
         self.decisions: list[Decision] = []
 
     def group(self, epoch: int, record: int) -> int:  # noqa: ARG002
@@ -82,6 +83,7 @@ class Observer(StaticScan):
         self.updates.append(update)
 
     def wanted_probe(self, epoch: int) -> Probe | None:
+        self.asked.append(epoch)
         return self.wanted.pop(epoch, None)
 
     def decide(self, scores: Mapping[int, float]) -> None:
