@@ -5,7 +5,7 @@ from collections.abc import Callable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pcr_exp.loading.lanes import EpochLanes
+from pcr_exp.loading.lanes import EpochLanes, chunks_in_stored_order, laid_end_to_end
 from pcr_exp.loading.order import EpochOrder, EpochRange, RankShare, Request, SampleSequence, epoch_order
 from pcr_exp.loading.plan import Plan
 
@@ -52,6 +52,14 @@ def test_what_is_asked_for_is_opened_in_that_order_and_before_it_is_taken(
         assert end is None or batch.index < end
     assert opened == asked
     assert len(set(asked)) == len(asked), "no record is read twice in an epoch"
+
+
+def test_a_record_that_the_next_batch_would_begin_is_not_read() -> None:
+    fresh = SampleSequence.once(laid_end_to_end(chunks_in_stored_order([2, 2, 2], 0, 1)))
+    order = epoch_order([fresh], 2)
+    for first, end, records in ((0, 1, [0]), (1, 2, [1]), (1, 3, [1, 2]), (3, 3, [])):
+        plan = Plan(EpochRange(0, first, 1, end), [0], lambda _: order, lambda *_: 5)
+        assert [request.record for request in plan.requests() if request] == records
 
 
 def test_while_a_group_is_not_decided_nothing_is_asked_for() -> None:
