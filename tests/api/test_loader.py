@@ -141,6 +141,10 @@ def test_a_state_of_something_else_is_refused(open_loader: Open, split: Path) ->
     other = pcr.open(split, scan="group_1", label="number", transform=random_crop)
     with pytest.raises(LoaderError, match="scan was 'group_2' when it was saved, and is 'group_1'"):
         open_loader(other).load_state_dict(state)
+    drawn = [{"name": "mixture", "group": 5, "weights": weights} for weights in ([2, 1], [1, 1])]
+    one, another = (open_loader(pcr.open(split, scan, label="number"), image_size=16) for scan in drawn)
+    with pytest.raises(LoaderError, match=r"scan was .*'weights': \[2, 1\].* and is .*'weights': \[1, 1\]"):
+        another.load_state_dict(one.state_dict())
 
 
 def test_processes_share_an_epoch_and_another_number_goes_on(open_loader: Open) -> None:

@@ -320,12 +320,13 @@ def test_the_group_of_repeats_is_that_of_the_image_read_last() -> None:
 
 
 class Counted(after._Held):
-    """Counts the images that are held."""
+    """Counts the images that are held, each in memory of its own, so that the rest of its batch is not."""
 
     num_held = most = 0
 
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
+    def __init__(self, image: torch.Tensor, *given: Any) -> None:
+        super().__init__(image, *given)
+        assert image.untyped_storage().nbytes() == image.nbytes
         Counted.num_held += 1
         Counted.most = max(Counted.most, Counted.num_held)
 
