@@ -284,11 +284,13 @@ def test_sources_are_given_in_one_word_too() -> None:
 
 
 def test_processes_that_go_on_share_what_was_counted() -> None:
-    progress = {"samples_seen": 4, "epoch_loss": {}, "interval_loss": {}, "interval_start": {}}
+    progress: dict[str, Any] = {key: {} for key in ("epoch_loss", "interval_loss", "interval_start")}
+    progress |= {"samples_seen": 4, "probe_bytes": 5}
     of_ranks = [{"progress": progress | {"by_source": {"images_of_a": n}}, "exchange": {}} for n in (3, 1)]
     counted = dict.fromkeys(COUNTED, 0)
     alone = share_of_state([state | counted for state in of_ranks], 0, 1)
     assert alone["progress"]["by_source"] == {"images_of_a": 4} and alone["progress"]["samples_seen"] == 8
+    assert alone["progress"]["probe_bytes"] == 10
 
 
 def test_rows_of_one_dataset_have_no_such_columns() -> None:
