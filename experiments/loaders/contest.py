@@ -6,7 +6,7 @@ Changes on the machine therefore affect all loaders alike. A configuration defin
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -37,6 +37,7 @@ from pcr_exp.measuring.throughput.job import Job, describe, is_free, job_of, lim
 from pcr_exp.measuring.throughput.levels import Lane, Row
 from pcr_exp.measuring.throughput.measure import Measurement
 from pcr_exp.measuring.throughput.records import epoch_bytes
+from pcr_exp.records.encode import Progress
 from pcr_exp.system.progress import counting_bar
 
 log = logging.getLogger(__name__)
@@ -92,9 +93,6 @@ class LoaderLane:
 
     def _request(self, do: str, job: Job, **more: float) -> dict[str, Any]:
         return self._process.ask({"do": do, "folder": str(self._folder), "job": job.to_json(), **more})
-
-
-Progress = Callable[[int, int], None]
 
 
 class Contest:

@@ -20,7 +20,7 @@ from pcr_exp.config.dataset import DatasetConfig
 from pcr_exp.datasets.sample import Dataset, open_dataset
 from pcr_exp.errors import ConfigError
 from pcr_exp.measuring.quality import spread_evenly
-from pcr_exp.records.encode import Progress, encode_split
+from pcr_exp.records.encode import Progress, encode_split, no_progress
 from pcr_exp.records.fingerprint import file_size, fingerprint
 from pcr_exp.records.markers import read_rejected
 from pcr_exp.records.reader import RecordSet
@@ -63,13 +63,9 @@ class Workspace:
         """Return the folder of a format."""
         return self.folder / name
 
-    def files(self, name: str) -> list[Path]:
-        """Return the files of a format, with links resolved."""
-        return list_files(self.format_folder(name))
-
 
 def open_workspace(
-    config: DatasetConfig, work: Path, *, on_error: str, num_workers: int, progress: Progress
+    config: DatasetConfig, work: Path, *, on_error: str, num_workers: int, progress: Progress = no_progress
 ) -> tuple[Workspace, Built]:
     """Open the dataset's workspace below `work` and its records, which are built first if missing.
 
@@ -205,13 +201,8 @@ def build_copies(workspace: Workspace, groups: Sequence[int], num_workers: int) 
     copies = []
     for group in groups:
         quality = quality_for(workspace.images, index.mean_prefix_bytes(group))
-        copies.append(
-            build_once(
-                workspace,
-                f"copy_q{quality}_group_{group}",
-                partial(_build_copy, workspace.images, quality, num_workers),
-            )
-        )
+        build = partial(_build_copy, workspace.images, quality, num_workers)
+        copies.append(build_once(workspace, f"copy_q{quality}_group_{group}", build))
     return [*copies, _together(original_files(workspace), copies)] if copies else []
 
 

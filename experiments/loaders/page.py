@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from experiments.loaders.peers.catalogue import differs_of, filter_of, is_ours, title_of
 from pcr_exp.analysis.figure import note, panel_title, panels, save_figure
 from pcr_exp.analysis.style import MUTED, level_called, style
-from pcr_exp.analysis.tables import NOTHING, kilobytes, markdown_table, median_cell, three_figures
+from pcr_exp.analysis.tables import Cell, kilobytes, markdown_table, median_cell, number, three_figures
 from pcr_exp.analysis.throughput import (
     MEASURED,
     REFERENCE,
@@ -65,13 +65,8 @@ def draw_file_per_image(summary: pd.DataFrame) -> Figure:
 def charged_per_request(summary: pd.DataFrame) -> pd.DataFrame:
     """Return the lines for `draw_file_per_image`: our loaders and the reference under limits per request."""
     free = free_running(summary)
-    charged = free[is_per_request(free)]
-    return charged[charged["loader"].map(is_ours) | (charged["loader"] == REFERENCE)]
-
-
-def is_charged(summary: pd.DataFrame) -> bool:
-    """Return whether `draw_file_per_image` has anything to draw."""
-    return bool(is_per_request(free_running(summary)).any())
+    is_shown = free["loader"].map(is_ours) | (free["loader"] == REFERENCE)
+    return free[is_per_request(free) & is_shown]
 
 
 def _loader_bars(ax: Axes, lines: pd.DataFrame, notes: list[str]) -> None:
@@ -102,7 +97,7 @@ def _ratio(row: dict) -> str:
 OURS = "baseline"
 """The level of ours to compare peers with: records that store the original files unchanged."""
 
-_COLUMNS: dict[str, Callable[[Mapping[Any, Any]], str]] = {
+_BESIDE: dict[str, Cell] = {
     "baseline records, beside": lambda row: title_of(row["loader"]),
     "who filters": lambda row: "both" if row["filtered"] else "neither",
     "images/s, ours / theirs": median_cell("images_per_s", "{:.2f}".format),
@@ -140,10 +135,7 @@ def beside_to_markdown(rows: pd.DataFrame) -> str:
     lines = by_loader[["images_per_s", "cpu"]].agg(["median", "min", "max"])
     lines.columns = ["_".join(column) for column in lines.columns]
     lines = lines.assign(n=by_loader.size(), filtered=by_loader["filtered"].first())
-    return markdown_table(lines.reset_index(), _COLUMNS)
-
-
-_Columns = dict[str, Callable[[Mapping[Any, Any]], str]]
+    return markdown_table(lines.reset_index(), _BESIDE)
 
 
 def report_throughput(folder: str | Path) -> list[Path]:
@@ -160,8 +152,8 @@ def report_throughput(folder: str | Path) -> list[Path]:
     figures = save_figure(lambda _: draw_loaders(free), summary, folder, "loaders", caption)
     if summary["loader"].map(is_ours).any():
         figures += save_levels(measured, summary, folder)
-    if is_charged(summary):
-        charged = charged_per_request(summary)
+    charged = charged_per_request(summary)
+    if len(charged):
         caption = caption_of(measured, "What requests cost", charged)
         figures += save_figure(
             lambda _: draw_file_per_image(charged), summary, folder, "file_per_image", caption
@@ -194,7 +186,8 @@ def _loaders(summary: pd.DataFrame, settings: Mapping[str, Any]) -> str:
     columns = dict(_LOADERS)
     if len(paced):
         model = paced["model_images_per_s"].iloc[0]
-        columns[f"wait share at {model:,.0f} images/s"] = lambda row: _percent(row["paced_wait_share"])
+        words = f"wait share at {model:,.0f} images/s"
+        columns[words] = lambda row: number(row["paced_wait_share"], "{:.0%}".format)
     counted = settings.get("counted", _COUNTED_BEFORE)
     return f"### Loaders\n\nCounted: {counted}.\n\n{markdown_table(free, columns)}"
 
@@ -219,20 +212,16 @@ def _absent(absent: Mapping[str, str]) -> str:
     return "\n".join(f"* {title_of(name)}: absent, {reason}" for name, reason in sorted(absent.items()))
 
 
-def _percent(share: float) -> str:
-    return NOTHING if math.isnan(share) else f"{100 * share:.0f}%"
-
-
-def _per_image(column: str) -> Callable[[Mapping[Any, Any]], str]:
+def _per_image(column: str) -> Cell:
     return lambda row: three_figures(1e3 * row[column] / row["num_images"])
 
 
-_LOADERS: _Columns = {
+_LOADERS: dict[str, Cell] = {
     "loader": lambda row: title_of(row["loader"]),
     "decoder": lambda row: row["decode"],
     "resize filter": lambda row: filter_of(row["loader"], row["decode"]),
     "images/s": median_cell("images_per_s", three_figures),
-    "x ImageFolder (PIL)": median_cell("ratio", lambda value: f"{value:.2f}"),
+    "x ImageFolder (PIL)": median_cell("ratio", "{:.2f}".format),
     "MiB/s": lambda row: three_figures(row["mib_per_s_median"]),
     "CPU ms per image": lambda row: three_figures(1e3 * row["cpu_s_per_image_median"]),
     "bytes per epoch": lambda row: kilobytes(row["epoch_bytes"]),
@@ -249,19 +238,19 @@ _WHAT_BOUNDS = (
     "repeat."
 )
 
-_BOUNDS: _Columns = {
+_BOUNDS: dict[str, Cell] = {
     "loader": lambda row: title_of(row["loader"]),
     "decoder": lambda row: row["decode"],
-    "cores": lambda row: NOTHING if math.isnan(row["cores"]) else f"{row['cores']:.0f}",
+    "cores": lambda row: number(row["cores"], "{:.0f}".format),
     "images/s": median_cell("images_per_s", three_figures),
     "bound, images/s": median_cell("bound_images_per_s", three_figures),
-    "share of the bound": median_cell("bound_share", lambda value: f"{value:.3f}"),
+    "share of the bound": median_cell("bound_share", "{:.3f}".format),
     "CPU us per image": lambda row: three_figures(1e6 * row["cpu_s_per_image_median"]),
     "bound, CPU us per image": lambda row: three_figures(1e6 * row["bound_cpu_s_per_image_median"]),
-    "all cores over this": median_cell("cores_ratio", lambda value: f"{value:.2f}"),
+    "all cores over this": median_cell("cores_ratio", "{:.2f}".format),
 }
 
-_FORMATS: _Columns = {
+_FORMATS: dict[str, Cell] = {
     "format": lambda row: row["format"],
     "files": lambda row: f"{row['num_files']:,}",
     "size": lambda row: kilobytes(row["num_bytes"]),
@@ -270,7 +259,7 @@ _FORMATS: _Columns = {
     "build, CPU ms per image": _per_image("build_cpu_s"),
 }
 
-LIMITED: _Columns = {
+LIMITED: dict[str, Cell] = {
     "storage": lambda row: row["storage"],
     "loader": lambda row: title_of(row["loader"]),
     **MEASURED,

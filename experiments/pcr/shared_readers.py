@@ -16,13 +16,13 @@ import pandas as pd
 
 from experiments.loaders.contest import workspace_of
 from experiments.loaders.formats import Workspace
-from experiments.loaders.peers.catalogue import OURS, decoder_label
+from experiments.loaders.peers.catalogue import OURS
 from experiments.loaders.process import Consumed, LoaderProcess
 from experiments.pcr.model_validation import add_validation
 from pcr_exp.config.scan import scan_of
 from pcr_exp.config.throughput import ThroughputConfig
 from pcr_exp.errors import ConfigError, LoaderError
-from pcr_exp.measuring.throughput.job import Job, describe, limits, own_jobs
+from pcr_exp.measuring.throughput.job import Job, describe, limits, own_decoder, own_jobs
 from pcr_exp.records.index import RecordIndex
 from pcr_exp.records.reader import RecordSet
 from pcr_exp.storage.local import LocalStorage
@@ -185,7 +185,7 @@ def validation_rows(
                     "repeat": repeat,
                     "num_processes": count,
                     "scan": job.loader,
-                    "decode": decoder_label(job.loader, job.decode, antialias=job.settings.antialias),
+                    "decode": own_decoder(job.decode, antialias=job.settings.antialias),
                     "storage": job.storage.name,
                     "bandwidth_mib_per_s": job.storage.bandwidth_mib_per_s,
                     "latency_ms": job.storage.latency_ms,

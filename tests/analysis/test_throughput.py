@@ -12,9 +12,9 @@ import pytest
 
 from experiments.loaders.page import (
     beside_to_markdown,
+    charged_per_request,
     draw_file_per_image,
     draw_loaders,
-    is_charged,
     report_throughput,
     to_markdown,
 )
@@ -306,8 +306,7 @@ def test_bars_are_medians() -> None:
     assert [label.get_text() for label in ax.get_yticklabels()] == ["baseline", "group 1", "ImageFolder, PIL"]
     (ax,) = draw_file_per_image(summary).axes
     assert [bar.get_width() for bar in ax.patches] == [700, 1500, 100]
-    assert is_charged(summary)
-    assert not is_charged(summary[summary["storage"] == "unlimited"])
+    assert charged_per_request(summary[summary["storage"] == "unlimited"]).empty
 
 
 def test_provenance_is_json(folder: Path) -> None:

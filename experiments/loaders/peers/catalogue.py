@@ -30,8 +30,6 @@ class Format(Protocol):
         ...
 
 
-_PACKAGE = "experiments.loaders.peers"
-
 _EXTRA = "pip install 'pcr-exp[peers]'"
 
 _FFCV_EXTRA = (
@@ -182,7 +180,7 @@ def is_ours(name: str) -> bool:
 
 
 def _import(module: str) -> ModuleType:
-    return importlib.import_module(f"{_PACKAGE}.{module}")
+    return importlib.import_module(f"{__package__}.{module}")
 
 
 def _is_installed(package: str) -> bool:

@@ -134,13 +134,7 @@ def build_times(dataset: DatasetConfig, peers: Sequence[str], *, repeats: int) -
     """
     for repeat in range(repeats):
         with TemporaryDirectory() as work:
-            workspace, records = open_workspace(
-                dataset,
-                Path(work),
-                on_error="fail",
-                num_workers=2,
-                progress=lambda done, total: None,  # noqa: ARG005
-            )
+            workspace, records = open_workspace(dataset, Path(work), on_error="fail", num_workers=2)
             built = [records]
             for name in peers:
                 with LoaderProcess(name) as process:
