@@ -98,6 +98,14 @@ def peers() -> dict[str, Callable[[bytes], Any]]:
     return found
 
 
+def own_and_turbo() -> tuple[PartDecoder, PartDecoder]:
+    """Return our decoder and libjpeg-turbo's; exit if one is missing."""
+    ours, turbo = find_decoder(), find_part_decoder()
+    if ours is None or turbo is None:
+        sys.exit("decoders are missing: `python -m pcr_exp doctor` says how to get them")
+    return ours, turbo
+
+
 def call_of(decoder: PartDecoder, jpeg: bytes, area: float) -> Callable[[], object]:
     """Return a call that decodes the central `area`, from a column at which both decoders can start."""
     frame = decoder.read_frame(jpeg)
@@ -116,10 +124,7 @@ def call_of(decoder: PartDecoder, jpeg: bytes, area: float) -> Callable[[], obje
 def rows(given: Namespace) -> Iterator[Row]:
     """Measure the cases in turn, image by image."""
     keep_freed_memory()
-    ours, turbo = find_decoder(), find_part_decoder()
-    if ours is None or turbo is None:
-        sys.exit("decoders are missing: `python -m pcr_exp doctor` says how to get them")
-    decoders: list[tuple[str, PartDecoder]] = [("ours", ours), ("libjpeg-turbo", turbo)]
+    decoders = [*zip(("ours", "libjpeg-turbo"), own_and_turbo(), strict=True)]
     others = peers()
     calls: dict[tuple[str, float, str], list[Callable[[], object]]] = {}
     for sample in native_samples(given.num_images, given.images):

@@ -42,20 +42,15 @@ def throttle_ratios(folder: Path) -> pd.DataFrame:
     parts = []
     for name, place in THROTTLED.items():
         rows = pd.read_csv(folder / name)
-        keys = [str(key) for key in rows if key not in _MEASURED]
         settings = [
-            _describe(dict(zip(keys, row, strict=True))) for row in rows[keys].itertuples(index=False)
+            ", ".join(_SETTINGS[str(key)].format(value) for key, value in row.items() if key in _SETTINGS)
+            for row in rows.to_dict("records")
         ]
         parts.append(pd.DataFrame({"place": place, "setting": settings, "ratio": rows["ratio"]}))
     return pd.concat(parts, ignore_index=True)
 
 
-_MEASURED = {
-    *("bytes_over_bandwidth_s", "seeks_and_bytes_s", "repeat", "real_s", "throttle_s", "ratio"),
-    *("num_updates", "bytes_sent", "num_reads", "epochs"),
-}
-
-_UNITS = {
+_SETTINGS = {
     "bandwidth_mib_per_s": "{:g} MiB/s",
     "bandwidth_mbit_per_s": "{:g} Mbit/s",
     "seek_ms": "seek {:g} ms",
@@ -66,10 +61,7 @@ _UNITS = {
     "gradients": "{}",
     "mode": "{}",
 }
-
-
-def _describe(settings: Mapping[str, object]) -> str:
-    return ", ".join(_UNITS[key].format(value) for key, value in settings.items())
+"""Formats of the columns that name a case; the others were measured."""
 
 
 def draw_throttle(ratios: pd.DataFrame) -> Figure:
@@ -95,58 +87,43 @@ def draw_throttle(ratios: pd.DataFrame) -> Figure:
 
 def draw_codec(rows: pd.DataFrame) -> Figure:
     """Draw MB/s of 3LC's encoding and decoding (columns of `threelc.codec_speed`), a bar per `tensors`."""
-    return _two_bars(
-        rows,
-        "tensors",
-        {"encode_mb_per_s": "encoding, MB/s", "decode_mb_per_s": "decoding, MB/s"},
-    )
+    words = {"encode_mb_per_s": "encoding, MB/s", "decode_mb_per_s": "decoding, MB/s"}
+    return _bars(rows, "tensors", words)
 
 
 def draw_encode(rows: pd.DataFrame) -> Figure:
     """Draw images/s of transcoding, and of encoding records on one and two cores (`speed.records`)."""
-    found = rows.melt(
-        ["library", "repeat"],
-        ["jpegtran_images_per_s", "transcode_images_per_s", "encode_images_per_s", "two_cores_images_per_s"],
-        "step",
-        "images_per_s",
-    )
     words = {
         "jpegtran_images_per_s": "jpegtran, a process per image",
         "transcode_images_per_s": "transcoding alone, one core",
         "encode_images_per_s": "encoding records, one core",
         "two_cores_images_per_s": "encoding records, two cores",
     }
-    return _two_bars(
-        found.assign(step=found["step"].map(words)),
-        "step",
-        {"images_per_s": "images/s"},
-    )
+    found = rows[[*words]].rename(columns=words).melt(var_name="step", value_name="images_per_s")
+    return _bars(found, "step", {"images_per_s": "images/s"})
 
 
-def _two_bars(rows: pd.DataFrame, by: str, measures: Mapping[str, str]) -> Figure:
+def _bars(rows: pd.DataFrame, by: str, measures: Mapping[str, str]) -> Figure:
+    """Draw a panel per measure, with a bar per value of `by`."""
     names = list(dict.fromkeys(rows[by]))
     with style():
         figure, axes = panels(len(measures))
         width, _ = figure.get_size_inches()
         figure.set_size_inches(width + 2.4, _AROUND_IN + _ROW_IN * len(names))
         for ax, (measure, words) in zip(axes, measures.items(), strict=True):
-            _bars(ax, rows, by, names, measure)
+            for place, name in enumerate(names):
+                found = rows.loc[rows[by] == name, measure]
+                middle, most = found.median(), found.max()
+                ax.barh(place, middle, height=0.62, color=OTHER_STYLES[0][0])
+                ax.hlines(place, found.min(), most, color="black", linewidth=1)
+                note(ax, f"{middle:,.0f}", (most, place), (4, 0), va="center", fontsize=8, color=MUTED)
+            ax.margins(x=0.2)
+            ax.grid(axis="y", visible=False)
             ax.set_xlabel(words)
             ax.set_yticks(range(len(names)), names if ax is axes[0] else [""] * len(names), fontsize=8.5)
             ax.invert_yaxis()
         footer(figure, "median, smallest to largest")
     return figure
-
-
-def _bars(ax: Axes, rows: pd.DataFrame, by: str, names: list[str], measure: str) -> None:
-    for place, name in enumerate(names):
-        found = rows.loc[rows[by] == name, measure]
-        middle = found.median()
-        ax.barh(place, middle, height=0.62, color=OTHER_STYLES[0][0])
-        ax.hlines(place, found.min(), found.max(), color="black", linewidth=1)
-        note(ax, f"{middle:,.0f}", (found.max(), place), (4, 0), va="center", fontsize=8, color=MUTED)
-    ax.margins(x=0.2)
-    ax.grid(axis="y", visible=False)
 
 
 def redraw_throttle(folder: Path, out: Path) -> list[Path]:

@@ -11,17 +11,14 @@ decodes the first 10, 5, 2 and 1 scans.
 from __future__ import annotations
 
 import random
-import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-from experiments.loaders.speed.decoder import ORIGINAL, SCANS, call_of, files_of
+from experiments.loaders.speed.decoder import ORIGINAL, SCANS, call_of, files_of, own_and_turbo
 from experiments.results.study import Row, Study, by_turns, one_core
 from pcr_exp.errors import DatasetError, ImageError
-from pcr_exp.images.decoder import find_decoder
-from pcr_exp.images.libturbojpeg import find_part_decoder
 from pcr_exp.images.transcode import to_progressive
 
 JPEGS = {".jpg", ".jpeg"}
@@ -42,9 +39,7 @@ def sample_files(folder: Path, num_images: int) -> list[Path]:
 def rows(given: Namespace) -> Iterator[Row]:
     """Measure each set's cases in turn, image by image."""
     one_core()
-    ours, turbo = find_decoder(), find_part_decoder()
-    if ours is None or turbo is None:
-        sys.exit("decoders are missing: `python -m pcr_exp doctor` says how to get them")
+    ours, turbo = own_and_turbo()
     for name, _, folder in (one.partition("=") for one in given.sets):
         cases: dict[str, list[Callable[[], object]]] = {}
         num_bytes = 0
