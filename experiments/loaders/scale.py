@@ -8,7 +8,6 @@ Decoding and training take each worker a fixed time per batch. Nothing sleeps, a
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -75,8 +74,6 @@ def reads_of_an_epoch(
     batch_size: int,
     window: int,
     records_ahead: int,
-    seed: int = 0,
-    epoch: int = 0,
 ) -> Reads:
     """Lay out an epoch for all workers as the loader does.
 
@@ -86,11 +83,9 @@ def reads_of_an_epoch(
         batch_size: Images per batch of a worker.
         window: Records that a lane shuffles together (`loader.shuffle_records`).
         records_ahead: Reads that a worker has in flight or waiting, beyond those in use.
-        seed: Seed of the order.
-        epoch: Epoch of the order.
     """
     num_lanes = max(DEFAULT_LANES, num_workers)
-    lanes = EpochLanes(record_sizes, seed=seed, epoch=epoch, num_lanes=num_lanes, window=window)
+    lanes = EpochLanes(record_sizes, seed=0, epoch=0, num_lanes=num_lanes, window=window)
     issued, needed, records, places = [], [], [], []
     num_updates = 0
     for worker in range(num_workers):
@@ -165,4 +160,4 @@ def _run(
 
 def never_evicted(record_bytes: npt.NDArray[np.float64], cache_bytes: float) -> npt.NDArray[np.bool_]:
     """Return bool [records]: those that a cache without eviction holds from the second epoch on."""
-    return np.cumsum(record_bytes) <= (cache_bytes if math.isfinite(cache_bytes) else np.inf)
+    return np.cumsum(record_bytes) <= cache_bytes
