@@ -15,7 +15,8 @@ from matplotlib.figure import Figure
 
 from experiments.pcr.learning import other_metrics
 from experiments.results.methods import page_frame
-from pcr_exp.analysis.figure import footer, new_figure, panel_title, points_axis, single_run_mark
+from pcr_exp.analysis.figure import footer, new_figure, panel_title, single_run_mark
+from pcr_exp.analysis.marks import difference_lines
 from pcr_exp.analysis.over_images import with_intervals
 from pcr_exp.analysis.page import Output, joined, sections
 from pcr_exp.analysis.primary_metric import metric_of
@@ -27,7 +28,7 @@ from pcr_exp.analysis.statistics import (
     repeat_of,
     spread,
 )
-from pcr_exp.analysis.style import INK, MUTED, describe_scan, style
+from pcr_exp.analysis.style import describe_scan, style
 from pcr_exp.analysis.tables import Cell, Footnotes, difference_cell, percent, spread_cell
 from pcr_exp.policies.schedule import probabilities
 from pcr_exp.training.task import primary_metric_named
@@ -225,13 +226,7 @@ def draw_equal_bytes(table: pd.DataFrame) -> Figure:
 
 
 def _draw_budget(ax: Axes, rows: pd.DataFrame) -> None:
-    points, ci95 = (100 * rows[f"difference_{part}"].astype(float) for part in ("mean", "ci95"))
-    ax.errorbar(points, range(len(rows)), xerr=ci95, fmt="o", color=INK, capsize=3, elinewidth=1.3)
-    ax.axvline(0, color=MUTED, linewidth=1, zorder=1)
     most = rows["n"].max()
     names = [f"{row['way']}{single_run_mark(row['n'], most)}" for row in rows.to_dict("records")]
-    ax.set_yticks(range(len(rows)), names)
-    ax.set_ylim(len(rows) - 0.5, -0.5)
-    ax.grid(axis="y", visible=False)
-    points_axis(ax, "x")
+    difference_lines(ax, rows, names)
     ax.set_xlabel(f"points of {metric_of(rows).words}")

@@ -23,9 +23,10 @@ from pcr_exp.analysis.figure import (
     points_axis,
     single_run_mark,
 )
-from pcr_exp.analysis.frame import GROUP_KEYS, LEVEL, SCAN_AND_SEED, per_setting, setting_keys
+from pcr_exp.analysis.frame import GROUP_KEYS, LEVEL, SCAN_AND_SEED, by_level, per_setting, setting_keys
 from pcr_exp.analysis.front import TESTED_AT
 from pcr_exp.analysis.intervals import INFLUENCES
+from pcr_exp.analysis.marks import name_lines
 from pcr_exp.analysis.over_images import with_intervals
 from pcr_exp.analysis.page import Output, joined, sections
 from pcr_exp.analysis.primary_metric import metric_of
@@ -183,10 +184,7 @@ def deployment_table(runs: pd.DataFrame, metric: str | None = None) -> pd.DataFr
                     **differences[str(tested_at)][scan],
                 }
             )
-    table = pd.DataFrame(rows)
-    table["_place"] = table["group"].where(table["encoding"] != "baseline", 0)
-    order = [*GROUP_KEYS, "_place", "scan", "tested_at"]
-    return table.sort_values(order, ignore_index=True)[DEPLOYMENT_COLUMNS]
+    return by_level(pd.DataFrame(rows), GROUP_KEYS, ["scan", "tested_at"])[DEPLOYMENT_COLUMNS]
 
 
 def write_deployment(output: Output) -> None:
@@ -334,9 +332,7 @@ def _draw_panel(ax: Axes, rows: pd.DataFrame) -> None:
                     label=None if place else _WORDS[way],
                 )
     ax.axvline(0, color=MUTED, linewidth=1, zorder=1)
-    ax.set_yticks(range(len(levels)), labels)
-    ax.set_ylim(len(levels) - 0.5, -0.5)
-    ax.grid(axis="y", visible=False)
+    name_lines(ax, labels)
     points_axis(ax, "x")
     ax.set_xlabel(f"points of {metric_of(rows).words} against the baseline in full")
     marks, words = marks_without_bars(ax)

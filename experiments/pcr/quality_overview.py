@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 from matplotlib.figure import Figure
 
-from pcr_exp.analysis.figure import footer, panels, percent_axis, save_figure
+from pcr_exp.analysis.figure import enlarge, footer, panels, percent_axis, save_figure
 from pcr_exp.analysis.frame import WHOLE, describe_ms_ssim
 from pcr_exp.analysis.quality import META_FILE, REMEDY, caption_of, load_quality, metas_by_name
 from pcr_exp.analysis.style import OTHER_STYLES, style
@@ -45,8 +45,7 @@ def draw_quality_overview(overview: pd.DataFrame) -> Figure:
     datasets = list(overview["dataset"].unique())[:MAX_DATASETS]
     with style():
         figure, (kept, cost) = panels(2)
-        width, height = figure.get_size_inches()
-        figure.set_size_inches(width + 1.4, height + 0.6)
+        enlarge(figure, 1.4, 0.6)
         for (color, marker), dataset in zip(OTHER_STYLES, datasets, strict=False):
             rows = overview[overview["dataset"] == dataset]
             look: dict[str, Any] = {

@@ -19,7 +19,7 @@ import pandas as pd
 
 from experiments.pcr.learning import GROUP_COLUMNS
 from experiments.pcr.model_validation import steady_images_per_s
-from pcr_exp.analysis.frame import LEVEL, first_reached, setting_keys
+from pcr_exp.analysis.frame import LEVEL, by_level, first_reached, setting_keys
 from pcr_exp.analysis.intervals import half_of
 from pcr_exp.analysis.plan import roofline_images_per_s
 from pcr_exp.analysis.reporting_rules import (
@@ -155,9 +155,7 @@ def projected_times(
         for bandwidth in sorted(level.timed["bandwidth_mib_per_s"].dropna().unique()):
             rows.append(_row(level, baseline, bandwidth, setting, targets))
     table = pd.DataFrame(rows, columns=PROJECTED_COLUMNS)
-    table["_place"] = table["group"].where(table["encoding"] != "baseline", 0)
-    order = [*GROUP_COLUMNS, "setting", "bandwidth_mib_per_s", "_place"]
-    return table.sort_values(order).drop(columns="_place").reset_index(drop=True)
+    return by_level(table, [*GROUP_COLUMNS, "setting", "bandwidth_mib_per_s"])
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from experiments.pcr.accuracy_vs_mssim import LEAST_LEVELS
 from experiments.pcr.tolerance_modes import scores_of, weights_of
 from experiments.results.study import Study
 from pcr_exp.analysis.caption import NOT_TIMED, Caption
-from pcr_exp.analysis.figure import BELOW, named_line, panel_title, panels, save_figure
+from pcr_exp.analysis.figure import BELOW, enlarge, named_line, panel_title, panels, save_figure
 from pcr_exp.analysis.marks import group_handles
 from pcr_exp.analysis.style import MUTED, color_in_script, group_marker, style
 from pcr_exp.analysis.tables import markdown_table, task_title
@@ -197,8 +197,7 @@ def draw_slopes(kept: pd.DataFrame, measured: Sequence[Measured]) -> Figure:
             for handle in group_handles(found.facts.groups, found.facts.scans)
         }
         figure.legend(handles=[*handles.values()], loc="outside right center")
-        width, height = figure.get_size_inches()
-        figure.set_size_inches(width + _LEGEND_IN, height)
+        enlarge(figure, _LEGEND_IN)
     return figure
 
 

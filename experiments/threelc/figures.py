@@ -20,6 +20,7 @@ from pcr_exp.analysis.figure import (
     MAX_CURVES,
     accuracy_axis,
     draw_panels,
+    enlarge,
     footer,
     new_figure,
     panel_title,
@@ -121,9 +122,7 @@ def draw_accuracy_against_time(curves: pd.DataFrame) -> Figure:
             for part in few_codecs(rows)
         ]
         figure, axes = panels(len(groups), max_columns=2)
-        width, height = figure.get_size_inches()
-        num_rows = -(-len(groups) // 2)
-        figure.set_size_inches(width, height + 4 * LEGEND_LINE_IN * num_rows)
+        enlarge(figure, height_in=4 * LEGEND_LINE_IN * -(-len(groups) // 2))
         for ax, (title, subtitle, link, rows) in zip(axes, groups, strict=True):
             for codec, line in rows.groupby("codec", sort=False):
                 alone = single_run_mark(line["n"].iloc[0], rows["n"].max())

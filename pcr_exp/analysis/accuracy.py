@@ -18,6 +18,7 @@ from pcr_exp.analysis.figure import (
     LEGEND_LINE_IN,
     MAX_CURVES,
     accuracy_axis,
+    enlarge,
     footer,
     panel_title,
     panels,
@@ -158,8 +159,7 @@ def _finish(figure: Figure, facts: list[tuple[str, str, pd.DataFrame]]) -> None:
     num_rows = figure.axes[0].get_subplotspec().get_gridspec().nrows  # type: ignore[union-attr]
     in_legends = 1 + max(-(-rows["scan"].nunique() // 2) for _, _, rows in facts)
     lines = in_legends + max(len(subtitle) // _SUBTITLE_LETTERS for _, subtitle, _ in facts)
-    width, height = figure.get_size_inches()
-    figure.set_size_inches(width, height + num_rows * lines * LEGEND_LINE_IN)
+    enlarge(figure, height_in=num_rows * lines * LEGEND_LINE_IN)
     if any((rows.groupby("scan")["run_id"].nunique() > 1).any() for _, _, rows in facts):
         footer(figure, BANDS)
 

@@ -9,11 +9,12 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from pcr_exp.analysis.distinguishing import changed_settings
-from pcr_exp.analysis.figure import footer, new_figure, panel_title, points_axis
+from pcr_exp.analysis.figure import footer, new_figure, panel_title
 from pcr_exp.analysis.frame import SCAN_AND_SEED, per_setting, setting_keys
+from pcr_exp.analysis.marks import difference_lines
 from pcr_exp.analysis.primary_metric import metric_of
 from pcr_exp.analysis.statistics import DIFFERENCE, SEEDS_ALONE, paired_difference, repeat_of, spread
-from pcr_exp.analysis.style import INK, MUTED, describe_scan, style
+from pcr_exp.analysis.style import describe_scan, style
 from pcr_exp.analysis.tables import (
     NOTHING,
     Footnotes,
@@ -141,13 +142,7 @@ def draw_comparison(table: pd.DataFrame, reference: str) -> Figure:
         figure = new_figure(_WIDTH_IN, sum(heights))
         axes = figure.subplots(len(drawn), squeeze=False, height_ratios=heights)[:, 0]
         for ax, (title, group, rows) in zip(axes, drawn, strict=True):
-            points, ci95 = (100 * rows[f"difference_{part}"] for part in ("mean", "ci95"))
-            ax.errorbar(points, range(len(rows)), xerr=ci95, fmt="o", color=INK, capsize=3, elinewidth=1.3)
-            ax.axvline(0, color=MUTED, linewidth=1, zorder=1)
-            ax.set_yticks(range(len(rows)), rows["value"])
-            ax.set_ylim(len(rows) - 0.5, -0.5)
-            ax.grid(axis="y", visible=False)
-            points_axis(ax, "x")
+            difference_lines(ax, rows, rows["value"].tolist())
             ax.set_xlabel(f"points of {metric_of(rows).words} against {reference}, same seed")
             facts = f"{describe_scan(group['scan'])}, storage {group['storage']}, n = {span(rows['n'])}"
             panel_title(ax, title, facts)

@@ -98,6 +98,12 @@ def new_figure(width_in: float, height_in: float) -> Figure:
     return Figure(figsize=(width_in, height_in), layout="constrained")
 
 
+def enlarge(figure: Figure, width_in: float = 0, height_in: float = 0) -> None:
+    """Add inches to a figure, such as for a legend beside or below its panels."""
+    width, height = figure.get_size_inches()
+    figure.set_size_inches(width + width_in, height + height_in)
+
+
 def footer(figure: Figure, words: str) -> None:
     """Explain the drawing below all panels; `save_figure` adds n, hardware and storage."""
     figure.supxlabel(words, x=0.01, ha="left", fontsize=7.5, color=MUTED)

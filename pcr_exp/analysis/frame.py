@@ -270,6 +270,13 @@ def per_setting(
         yield task_title(group["dataset"], group["label"], group["model"]), group, rows
 
 
+def by_level(table: pd.DataFrame, before: Sequence[str], after: Sequence[str] = ()) -> pd.DataFrame:
+    """Sort rows by the columns `before`, then the baseline, scan groups and policies, then `after`."""
+    place = table["group"].where(table["encoding"] != "baseline", 0)
+    order = [*before, "_place", *after]
+    return table.assign(_place=place).sort_values(order, ignore_index=True).drop(columns="_place")
+
+
 def eval_curves(frame: pd.DataFrame) -> pd.DataFrame:
     """Return one row per full-fidelity evaluation: its run's identity (RUN_IDENTITY), and the logged row."""
     more = with_more(frame, [])

@@ -18,6 +18,7 @@ from pcr_exp.analysis.figure import (
     BELOW,
     HIGHEST_SHARE,
     LEGEND_LINE_IN,
+    enlarge,
     footer,
     marks_without_bars,
     panel_title,
@@ -113,9 +114,8 @@ def draw_front(table: pd.DataFrame) -> Figure:
             if _is_compared(rows):
                 points_axis(ax, "y")
         lines = max(-(-len(rows) // _legend_columns(rows)) for _, _, rows in groups)
-        width, height = figure.get_size_inches()
         num_rows = -(-len(groups) // 2)
-        figure.set_size_inches(width, height + num_rows * lines * LEGEND_LINE_IN)
+        enlarge(figure, height_in=num_rows * lines * LEGEND_LINE_IN)
         footer(
             figure, "line: the front, which nothing cheaper reaches; bars: 95 % intervals over seeds or folds"
         )

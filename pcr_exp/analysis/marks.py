@@ -1,4 +1,4 @@
-"""Marks that figures share: lines at chance level, and the legend of scan groups."""
+"""Marks that figures share: lines at chance level, the legend of scan groups, and differences by line."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from pcr_exp.analysis.figure import BELOW, MARGIN, note
+from pcr_exp.analysis.figure import BELOW, MARGIN, note, points_axis
 from pcr_exp.analysis.primary_metric import chance_level_of, metric_of
-from pcr_exp.analysis.style import MUTED, color_in_script, describe_scan, group_marker
+from pcr_exp.analysis.style import INK, MUTED, color_in_script, describe_scan, group_marker
 from pcr_exp.config.describe import in_script
 from pcr_exp.training.task import TOP1
 
@@ -105,3 +105,19 @@ def group_legend(ax: Axes, groups: Sequence[int], script: str) -> None:
     for group, handle in zip(groups, handles, strict=True):
         handle.set_label(describe_scan(f"group_{group}"))
     ax.legend(handles=handles, ncols=len(groups), handletextpad=0.1, **BELOW)
+
+
+def name_lines(ax: Axes, names: Sequence[str]) -> None:
+    """Name the lines of axes that have y = 0, 1, 2, ... from top to bottom."""
+    ax.set_yticks(range(len(names)), names)
+    ax.set_ylim(len(names) - 0.5, -0.5)
+    ax.grid(axis="y", visible=False)
+
+
+def difference_lines(ax: Axes, rows: pd.DataFrame, names: Sequence[str]) -> None:
+    """Draw points against a reference (`paired_difference`) with 95 % intervals, a named line per row."""
+    points, ci95 = (100 * rows[f"difference_{part}"].astype(float) for part in ("mean", "ci95"))
+    ax.errorbar(points, range(len(rows)), xerr=ci95, fmt="o", color=INK, capsize=3, elinewidth=1.3)
+    ax.axvline(0, color=MUTED, linewidth=1, zorder=1)
+    name_lines(ax, names)
+    points_axis(ax, "x")

@@ -17,6 +17,7 @@ from pcr_exp.analysis.caption import Caption, describe_storage
 from pcr_exp.analysis.figure import (
     BELOW,
     LEGEND_LINE_IN,
+    enlarge,
     note,
     panel_title,
     panels,
@@ -53,8 +54,7 @@ def _panel_per_model(predictions: pd.DataFrame, draw: Callable[[Axes, pd.DataFra
     with style():
         models = list(dict.fromkeys(predictions["model"]))
         figure, axes = panels(len(models))
-        width, height = figure.get_size_inches()
-        figure.set_size_inches(width, height + 4 * LEGEND_LINE_IN)
+        enlarge(figure, height_in=4 * LEGEND_LINE_IN)
         for ax, model in zip(axes, models, strict=True):
             draw(ax, predictions[predictions["model"] == model], model)
     return figure

@@ -9,7 +9,7 @@ import pandas as pd
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from pcr_exp.analysis.frame import GROUP_KEYS, describe_ms_ssim
+from pcr_exp.analysis.frame import GROUP_KEYS, by_level, describe_ms_ssim
 from pcr_exp.analysis.over_images import with_intervals
 from pcr_exp.analysis.page import Section, sections
 from pcr_exp.analysis.primary_metric import metric_of
@@ -179,9 +179,7 @@ def summary_table(runs: pd.DataFrame) -> pd.DataFrame:
     table = pd.DataFrame(rows)
     if table.empty:
         return table
-    table["_level"] = table["group"].where(table["encoding"] != "baseline", 0)
-    table = table.sort_values([*GROUP_KEYS, "timing", "_level", "scan"])
-    return table.drop(columns="_level").reset_index(drop=True)
+    return by_level(table, [*GROUP_KEYS, "timing"], ["scan"])
 
 
 def _summary(
