@@ -28,6 +28,7 @@ from pcr_exp.analysis.caption import Caption, describe_hardware, of_runs
 from pcr_exp.analysis.figure import (
     BELOW,
     draw_panels,
+    enlarge,
     footer,
     note,
     panel_title,
@@ -139,8 +140,7 @@ def draw_measured_roofline(points: pd.DataFrame) -> Figure:
             points.groupby(["bandwidth_mib_per_s", "num_processes"], sort=True)
         )
         figure, axes = panels(len(groups))
-        width, height = figure.get_size_inches()
-        figure.set_size_inches(width + 1.2, height + 0.5)
+        enlarge(figure, 1.2, 0.5)
         for ax, ((bandwidth, processes), rows) in zip(axes, groups, strict=True):
             _draw(ax, rows, float(bandwidth), float(rows["model_images_per_s"].iloc[0]) * int(processes))
             several = f"{processes} process{'' if processes == 1 else 'es'}"
@@ -255,48 +255,35 @@ def rates_to_markdown(measured: Validation, cells: pd.DataFrame) -> str:
         f"n = {span(cells['n'])} repeats, median (smallest to largest); {code}."
     )
     tested = cells[~cells["is_calibration"]]
-    return (
-        "\n\n".join(
-            [
-                "### Predicted and measured images/s",
-                facts,
-                markdown_table(summarise(tested, ["bound", "num_processes"], RATE_TOLERANCE), _SUMMARY),
-                markdown_table(tested, _CELLS),
-            ]
-        )
-        + "\n"
-    )
+    summary = markdown_table(summarise(tested, RATE_TOLERANCE), _SUMMARY)
+    title = "### Predicted and measured images/s"
+    return "\n\n".join([title, facts, summary, markdown_table(tested, _CELLS)]) + "\n"
 
 
 def times_to_markdown(times: pd.DataFrame) -> str:
     """Return how many runs are predicted within tolerance, then every run."""
-    columns = _SUMMARY | {"processes": lambda _: "1"}
-    return (
-        "\n\n".join(
-            [
-                "### Predicted and measured time to accuracy",
-                "Of finished runs that reached their target. Compute is what the group 1 runs of the same "
-                "setting did (mean over seeds, training and waiting, after the first train row). Runs whose "
-                "seconds may not be said are left out; every row of the second table is one run (n = 1).",
-                markdown_table(
-                    summarise(times.assign(num_processes=1), ["bound", "num_processes"], TIME_TOLERANCE),
-                    columns,
-                ),
-                markdown_table(times, _TIMES),
-            ]
-        )
-        + "\n"
+    facts = (
+        "Of finished runs that reached their target. Compute is what the group 1 runs of the same setting "
+        "did (mean over seeds, training and waiting, after the first train row). Runs whose seconds may not "
+        "be said are left out; every row of the second table is one run (n = 1)."
     )
+    within = summarise(times.assign(num_processes=1), TIME_TOLERANCE)
+    summary = markdown_table(within, _SUMMARY | {"processes": lambda _: "1"})
+    title = "### Predicted and measured time to accuracy"
+    return "\n\n".join([title, facts, summary, markdown_table(times, _TIMES)]) + "\n"
 
 
-def summarise(rows: pd.DataFrame, by: list[str], tolerance: float) -> pd.DataFrame:
-    """Return, per `by` and over all rows: n, errors within tolerance, median and largest absolute error."""
+def summarise(rows: pd.DataFrame, tolerance: float) -> pd.DataFrame:
+    """Return, per limit and number of processes, and over all rows, how many errors are within tolerance.
+
+    Columns: `bound`, `num_processes`, `n`, `num_within`, `tolerance`; `median` and `largest` absolute error.
+    """
     summary = []
-    for key, part in [*rows.groupby(by, sort=True), (("all",) * len(by), rows)]:
+    for key, part in [*rows.groupby(["bound", "num_processes"], sort=True), (("all", "all"), rows)]:
         size = part["error"].abs()
         summary.append(
             {
-                **dict(zip(by, key, strict=True)),
+                **dict(zip(("bound", "num_processes"), key, strict=True)),
                 "n": len(part),
                 "num_within": int((size <= tolerance).sum()),
                 "tolerance": tolerance,

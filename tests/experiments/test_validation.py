@@ -114,8 +114,8 @@ def test_what_one_process_decodes_must_be_measured() -> None:
 
 
 def test_a_summary_counts_what_is_within_tolerance() -> None:
-    rows = pd.DataFrame({"bound": ["a", "a", "b"], "error": [0.04, -0.06, 0.01]})
-    summary = summarise(rows, ["bound"], 0.05).set_index("bound")
+    rows = pd.DataFrame({"bound": ["a", "a", "b"], "num_processes": 1, "error": [0.04, -0.06, 0.01]})
+    summary = summarise(rows, 0.05).set_index("bound")
     assert summary["num_within"].to_dict() == {"a": 1, "b": 1, "all": 2}
     assert summary.loc["a", "largest"] == pytest.approx(0.06)
 
