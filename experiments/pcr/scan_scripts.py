@@ -42,7 +42,7 @@ from pcr_exp.analysis.caption import Caption, describe_hardware
 from pcr_exp.analysis.figure import footer, panel_title, panels, save_figure
 from pcr_exp.analysis.frame import WHOLE, describe_ms_ssim
 from pcr_exp.analysis.style import INK, MUTED, OTHER_STYLES, share_color, style
-from pcr_exp.analysis.tables import Cell, markdown_table
+from pcr_exp.analysis.tables import Cell, interval_cell, markdown_table
 from pcr_exp.config.scan_scripts import JpegScan, ScanScript, ScanScriptConfig, check_scans
 from pcr_exp.places import CONFIGS
 from pcr_exp.system.provenance import write_measured
@@ -350,9 +350,7 @@ def tables(folder: Path) -> str:
         f"middle: group, bytes, {describe_ms_ssim([WHOLE])}": lambda row: (
             f"{row['middle_group']}, {row['middle_bytes_share']:.3f}, {row['middle_ms_ssim']:.3f}"
         ),
-        "full decode": lambda row: (
-            f"{row['full_decode']:.2f} ({row['full_decode_low']:.2f} to {row['full_decode_high']:.2f})"
-        ),
+        "full decode": interval_cell("full_decode", "{:.2f}".format),
         "on the front": lambda row: "yes" if row["on_front"] else "no",
     }
     measured = [to_markdown(pd.read_csv(folder / f"{name}.csv")) for name in ("groups", "crops", "writers")]

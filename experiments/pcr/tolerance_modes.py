@@ -18,7 +18,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from experiments.results.study import Study
-from pcr_exp.analysis.tables import markdown_table, percent
+from pcr_exp.analysis.tables import Cell, interval_cell, markdown_table, percent
 from pcr_exp.analysis.tolerance import Facts, Measured
 from pcr_exp.analysis.tolerance_page import load_tolerance
 from pcr_exp.config.measuring import DEPLOYMENTS
@@ -114,21 +114,17 @@ def _check_alike(facts: Facts, reference: Facts, same_labels: bool) -> None:
 
 def mode_page(table: pd.DataFrame) -> str:
     """Return the table in Markdown, in percent and points."""
-    columns = {
+    points = interval_cell("difference", lambda share: f"{100 * share:+.1f}")
+    columns: dict[str, Cell] = {
         "task": lambda row: f"{row['dataset']} {row['label']}",
         "images": lambda row: f"{row['n']:,}",
         "group": lambda row: str(row["group"]),
         "used at": lambda row: "all scans" if row["deployment"] == "full" else "the same",
         "decode": lambda row: row["decode"],
         "score": lambda row: percent(row["score"]),
-        f"difference to {REFERENCE}, points": lambda row: "-" if row["decode"] == REFERENCE else _points(row),
+        f"difference to {REFERENCE}, points": lambda row: "-" if row["decode"] == REFERENCE else points(row),
     }
     return markdown_table(table, columns) + "\n"
-
-
-def _points(row: dict[str, Any]) -> str:
-    mean, low, high = (100 * row[f"difference{end}"] for end in ("", "_low", "_high"))
-    return f"{mean:+.1f} ({low:+.1f} to {high:+.1f})"
 
 
 def write(given: Namespace) -> None:

@@ -25,7 +25,7 @@ from pcr_exp.analysis.caption import NOT_TIMED, Caption
 from pcr_exp.analysis.figure import BELOW, enlarge, named_line, panel_title, panels, save_figure
 from pcr_exp.analysis.marks import group_handles
 from pcr_exp.analysis.style import MUTED, color_in_script, group_marker, style
-from pcr_exp.analysis.tables import markdown_table, task_title
+from pcr_exp.analysis.tables import interval_cell, markdown_table, task_title
 from pcr_exp.analysis.tolerance import WORDS, Measured, similarity_name, subtitle_of
 from pcr_exp.analysis.tolerance_page import META_FILE, caption_of, load_tolerance
 from pcr_exp.config.measuring import DEPLOYMENTS
@@ -145,18 +145,9 @@ def _bends(quality: Floats, kept: Floats) -> Floats:
 
 def slopes_page(kept: pd.DataFrame) -> str:
     """Return a line per task and deployment in Markdown."""
-    lines = kept.groupby([*TASK, "deployment"], sort=False).agg(
-        n=("n", "first"),
-        num_groups=("group", "size"),
-        lowest=("ms_ssim", "min"),
-        slope=("slope", "first"),
-        slope_low=("slope_low", "first"),
-        slope_high=("slope_high", "first"),
-        r=("r", "first"),
-        curvature=("curvature", "first"),
-        curvature_low=("curvature_low", "first"),
-        curvature_high=("curvature_high", "first"),
-    )
+    of_line = ["n", "slope", "slope_low", "slope_high", "r", "curvature", "curvature_low", "curvature_high"]
+    tasks = kept.groupby([*TASK, "deployment"], sort=False)
+    lines = tasks[of_line].first().assign(num_groups=tasks.size(), lowest=tasks["ms_ssim"].min())
     columns = {
         "task": lambda row: f"{row['dataset']} {row['label']}",
         "metric": lambda row: primary_metric_named(row["headline"]).words,
@@ -164,13 +155,9 @@ def slopes_page(kept: pd.DataFrame) -> str:
         "used at": lambda row: "all scans" if row["deployment"] == "full" else "the same group",
         "groups": lambda row: str(row["num_groups"]),
         "MS-SSIM of crops from": lambda row: f"{row['lowest']:.3f}",
-        "slope, share kept per MS-SSIM": lambda row: (
-            f"{row['slope']:.2f} ({row['slope_low']:.2f} to {row['slope_high']:.2f})"
-        ),
+        "slope, share kept per MS-SSIM": interval_cell("slope", "{:.2f}".format),
         "r": lambda row: f"{row['r']:.2f}",
-        "bend, share of the change": lambda row: (
-            f"{row['curvature']:.2f} ({row['curvature_low']:.2f} to {row['curvature_high']:.2f})"
-        ),
+        "bend, share of the change": interval_cell("curvature", "{:.2f}".format),
     }
     return markdown_table(lines.reset_index(), columns) + "\n"
 

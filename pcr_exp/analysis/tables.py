@@ -104,6 +104,13 @@ def median_cell(measure: str, show: Callable[[float], str]) -> Cell:
     return cell
 
 
+def interval_cell(measure: str, show: Callable[[float], str]) -> Cell:
+    """Return a cell: `value (low to high)`, of the columns `<measure>`, `<measure>_low` and `_high`."""
+    return lambda row: (
+        f"{show(row[measure])} ({show(row[f'{measure}_low'])} to {show(row[f'{measure}_high'])})"
+    )
+
+
 def difference_cell(row: Mapping[Any, Any], notes: Footnotes) -> str:
     """Format a paired difference in points ± half its 95 % interval, as `+0.4 ± 1.2`; n = 1 is marked."""
     if math.isnan(row["difference_mean"]):
