@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import resource
 import shutil
 import subprocess
 import tempfile
@@ -29,6 +28,7 @@ from pcr_exp.images.smoothing import prefix_of
 from pcr_exp.images.transcode import Jpegtran, find_transcoder
 from pcr_exp.loading.transform import TrainTransform, random_crop
 from pcr_exp.measuring.quality import spread_evenly
+from pcr_exp.system.machine import own_cpu_s
 
 MODE = "scaled"
 """`loader.decode`: the default in training."""
@@ -62,7 +62,8 @@ class CutImages:
         sizes = np.array([[len(piece) for piece in pieces] for pieces in self._pieces])
         self.group_bytes = np.cumsum(sizes, axis=1)
         """Bytes up to each group, int64 [images, groups]."""
-        self._decoder = codec.open_decoder(MODE)
+        self.decoder = codec.open_decoder(MODE)
+        """As the loader opens it."""
         self.components = [read_frame(file).num_components for file in files]
 
     def prefix(self, image: int, group: int) -> bytes:
@@ -71,11 +72,7 @@ class CutImages:
 
     def whole(self, group: int, image: int) -> Pixels:
         """Decode a whole image at a group, at full size."""
-        return whole_image(self._decoder(self.prefix(image, group), group, "an image"))
-
-    def decoder(self) -> Decoder:
-        """Return the decoder, as the loader opens it."""
-        return self._decoder
+        return whole_image(self.decoder(self.prefix(image, group), group, "an image"))
 
 
 class Similarities:
@@ -139,7 +136,7 @@ def crop_cases(files: Sequence[bytes], cuts: Mapping[str, CutImages]) -> dict[st
 
     def last(cut: CutImages) -> Case:
         group = cut.script.num_groups
-        return partial(ours, cut.decoder(), lambda image: cut.prefix(image, group), group)
+        return partial(ours, cut.decoder, lambda image: cut.prefix(image, group), group)
 
     cases: dict[str, Case] = {"pillow crop": pillow}
     cases["baseline crop"] = partial(ours, open_decoder(MODE, "baseline"), files.__getitem__, 1)
@@ -174,7 +171,7 @@ def writers(script: ScanScript) -> dict[tuple[str, str], Write]:
         found["jpegtran, a process each", "default"] = Jpegtran(program)
         found["jpegtran -scans, a process each", "default"] = Jpegtran(program, DEFAULT)
         found["jpegtran -scans, a process each", "spectral"] = Jpegtran(program, script)
-    found["jpeglib, arrays of coefficients", "none (baseline)"] = partial(_jpeglib)
+    found["jpeglib, arrays of coefficients", "none (baseline)"] = _jpeglib
     return found
 
 
@@ -188,18 +185,10 @@ def rows(script: ScanScript, files: Sequence[bytes], turns: int) -> Iterator[Row
 
 
 def _written(write: Write, files: Sequence[bytes]) -> Row:
-    cpu_s, started_s = _cpu_s(), time.perf_counter()
+    cpu_s, started_s = own_cpu_s(), time.perf_counter()
     for file in files:
         write(file)
     return {
-        "cpu_ms": 1e3 * (_cpu_s() - cpu_s) / len(files),
+        "cpu_ms": 1e3 * (own_cpu_s() - cpu_s) / len(files),
         "wall_ms": 1e3 * (time.perf_counter() - started_s) / len(files),
     }
-
-
-def _cpu_s() -> float:
-    """Return CPU seconds of this process and of the children that it has waited for."""
-    return sum(
-        usage.ru_utime + usage.ru_stime
-        for usage in map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    )
