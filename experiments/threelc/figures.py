@@ -80,12 +80,6 @@ def network_name(bandwidth_mbit_per_s: float, latency_ms: float = 0) -> str:
     return f"{rate}, {latency_ms:g} ms" if latency_ms else rate
 
 
-def gradient_panels(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
-    """Yield (title, rows) of each group of comparable runs in a table with PANEL_KEYS."""
-    for title, _, rows in per_setting(table, PANEL_KEYS):
-        yield title, rows
-
-
 def _subtitle(rows: pd.DataFrame) -> str:
     return f"{rows['world_size'].iloc[0]} processes, n = {span(rows['n'])}"
 
@@ -96,7 +90,7 @@ def gradient_links(table: pd.DataFrame) -> Iterator[tuple[str, str, str, pd.Data
     A link's name includes the epochs if it has runs of several lengths.
     """
     of_link = [key for key in SERIES_KEYS if key not in ("epochs", "codec")]
-    for title, rows in gradient_panels(table):
+    for title, _, rows in per_setting(table, PANEL_KEYS):
         for _, on_link in in_order(rows).groupby(of_link, sort=True):
             for epochs, alike in on_link.groupby("epochs", sort=True):
                 first = alike.iloc[0]
@@ -160,7 +154,8 @@ def draw_speedups(table: pd.DataFrame) -> Figure:
     `none` was not run, and 3LC without zero-run encoding, which has its own figure.
     """
     found = table[table["speedup"].notna() & ~((table["codec_name"] == "threelc") & (table["zero_run"] == 0))]
-    tasks = [(title, rows, list(gradient_links(rows))) for title, rows in gradient_panels(found)]
+    by_task = per_setting(found, PANEL_KEYS)
+    tasks = [(title, rows, list(gradient_links(rows))) for title, _, rows in by_task]
     num_columns = 1 + max(len(links) for *_, links in tasks)
     heights = [1.5 + 0.24 * rows["codec"].nunique() for _, rows, _ in tasks]
     with style():
@@ -233,7 +228,7 @@ def draw_traffic_by_sparsity(traffic: pd.DataFrame) -> Figure:
     """
     groups = [
         (title, f"{mode}, {updates:,} updates, {_subtitle(alike)}", alike)
-        for title, rows in gradient_panels(traffic)
+        for title, _, rows in per_setting(traffic, PANEL_KEYS)
         for (mode, updates), alike in rows.groupby(["mode", "updates"], sort=True)
     ]
     return draw_panels(groups, _draw_traffic)
@@ -271,7 +266,7 @@ def draw_bits_over_training(curves: pd.DataFrame) -> Figure:
     """
     groups = [
         (f"{title}, {direction}, {mode}", _subtitle(alike), alike)
-        for title, rows in gradient_panels(curves)
+        for title, _, rows in per_setting(curves, PANEL_KEYS)
         for mode in ("server", "ddp")
         for direction in DIRECTIONS
         if len(alike := rows[(rows["mode"] == mode) & (rows["direction"] == direction)])

@@ -5,10 +5,9 @@ Published: ResNet-110 on CIFAR-10, 10 GPU workers and a parameter server, 25,600
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import isnan, nan
+from math import inf, isnan, nan
 from typing import Any
 
 import pandas as pd
@@ -88,8 +87,7 @@ def gradient_table(frame: pd.DataFrame) -> pd.DataFrame:
     images_per_s, with `speedup_min` and `_max`, and `difference_*`, the last score minus the reference's.
     They are NaN if REFERENCE was not run; `speedup` also if it may not be reported.
     """
-    keys = [*PANEL_KEYS, *SERIES_KEYS]
-    alike = [key for key in keys if key != "codec"]
+    alike = [key for key in _SERIES if key != "codec"]
     rows = []
     for shared, of_link in frame.groupby(alike, sort=True):
         reference = of_link[of_link["codec"] == REFERENCE]
@@ -102,7 +100,7 @@ def gradient_table(frame: pd.DataFrame) -> pd.DataFrame:
             row |= paired_difference(runs, against, "final_score")
             rows.append(row | paired_ratio(runs, reference, "images_per_s"))
     table = pd.DataFrame(rows)
-    return table.assign(ratio=32 / table["coded_bits_mean"]).sort_values(keys, ignore_index=True)
+    return table.assign(ratio=32 / table["coded_bits_mean"]).sort_values(_SERIES, ignore_index=True)
 
 
 BesideFloats = tuple[pd.Series, pd.DataFrame, pd.DataFrame]
@@ -136,7 +134,7 @@ def codec_columns(gradients: Mapping[str, Any], num_batches: int = 1) -> dict[st
     name = str(gradients["name"])
     if name == REFERENCE and num_batches > 1:
         name = LOCAL_STEPS if num_batches == 2 else f"{LOCAL_STEPS}_{num_batches}"
-    amounts = {key: gradients.get(key, math.nan) for key in CODEC_NUMBERS}
+    amounts = {key: gradients.get(key, nan) for key in CODEC_NUMBERS}
     zero_run = gradients.get("zero_run", False)
     steps = f", {num_batches} local steps" if num_batches > 1 else ""
     return {
@@ -185,7 +183,7 @@ def coded_bits(row: Row, before: Row | None, directions: Sequence[str]) -> float
 
     num_plain = passed("plain_values")
     num_values = passed("values") - num_plain
-    return 8 * (passed("bytes") - _PLAIN_BYTES * num_plain) / num_values if num_values else math.nan
+    return 8 * (passed("bytes") - _PLAIN_BYTES * num_plain) / num_values if num_values else nan
 
 
 def _gradient_columns(run: Mapping[Any, Any]) -> dict[str, Any]:
@@ -194,7 +192,7 @@ def _gradient_columns(run: Mapping[Any, Any]) -> dict[str, Any]:
     values = last["pushed_values"] + last["pulled_values"]
     return {
         "mode": config["gradients"]["mode"],
-        "bandwidth_mbit_per_s": network["bandwidth_mbit_per_s"] or math.inf,
+        "bandwidth_mbit_per_s": network["bandwidth_mbit_per_s"] or inf,
         "latency_ms": network["latency_ms"],
         "epochs": config["training"]["epochs"],
         **codec_columns(config["gradients"], _batches_an_update(config)),
