@@ -191,7 +191,7 @@ PAGES: dict[str, Page] = {
     "evaluation": with_copy(draw_evaluation),
     "first_page": lambda folder, out: write_first_page(folder.parent, out),
     "model_validation": _validation,
-    "overview": lambda folder, out: save_overview(folder, out),
+    "overview": save_overview,
     "plan": _plan,
     "projected": _projected,
     "runs": _runs,

@@ -12,7 +12,7 @@ import json
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -96,14 +96,6 @@ class GitFiles:
             ) from error
 
 
-def first_of_each(ids: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
-    """Return the paths that have each content hash, in order."""
-    paths: dict[str, list[str]] = {}
-    for path, id_ in ids:
-        paths.setdefault(id_, []).append(path)
-    return paths
-
-
 ORIGIN_FILE = "origin.json"
 """File next to the images: their source, and what was left out."""
 _CARS_TEST_SHARE, _CARS_SPLIT_SEED = 0.2, 42
@@ -185,8 +177,11 @@ def _check_out(out: Path) -> None:
 
 def without_duplicates(ids: Mapping[str, str], label_of: Mapping[str, str], origin: Origin) -> dict[str, str]:
     """Return the paths that stay, with their content hashes. Note the others in `origin`."""
+    paths_of: dict[str, list[str]] = {}
+    for path in sorted(label_of):
+        paths_of.setdefault(ids[path], []).append(path)
     kept = {}
-    for id_, paths in first_of_each((path, ids[path]) for path in sorted(label_of)).items():
+    for id_, paths in paths_of.items():
         if len({label_of[path] for path in paths}) > 1:
             origin.contradictions.append(paths)
             continue
