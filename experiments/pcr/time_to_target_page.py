@@ -23,13 +23,14 @@ from pcr_exp.analysis.measured import measured_line
 from pcr_exp.analysis.plan import roofline_images_per_s
 from pcr_exp.analysis.reporting_rules import all_hardware
 from pcr_exp.analysis.runs import read_runs, read_timed_runs
-from pcr_exp.analysis.style import describe_scan, scan_levels
+from pcr_exp.analysis.style import MUTED, describe_scan, scan_levels
 from pcr_exp.analysis.tables import (
     NOTHING,
     Cell,
     Footnotes,
     markdown_table,
     percent,
+    section,
     span,
     task_title,
     three_figures,
@@ -87,10 +88,8 @@ def projected_to_markdown(table: pd.DataFrame) -> str:
         columns: dict[str, Cell] = {"task": _task, "target": _target, "n": lambda row: span(row["n"])}
         columns |= {level.words: _time_cell(level.label, notes) for level, _ in scan_levels(rows)}
         per_task = [_levels_of(task) for _, task in rows.groupby(_PANEL, sort=True)]
-        cells = markdown_table(pd.DataFrame(per_task), columns)
-        hardware = all_hardware(rows)
-        footer = f"\n\n{notes}" if str(notes) else ""
-        parts.append(f"### {bandwidth:g} MiB/s, projected\n\n{hardware}.\n\n{cells}{footer}\n")
+        title, hardware = f"{bandwidth:g} MiB/s, projected", f"{all_hardware(rows)}."
+        parts.append(section(title, hardware, pd.DataFrame(per_task), columns, notes))
     measured = table.drop_duplicates([*_PANEL, "scan"])
     epochs = markdown_table(measured, _EPOCHS)
     parts.append(f"### Epochs to the target\n\n{epochs}\n")
@@ -147,20 +146,17 @@ def model_curve(rows: pd.DataFrame, level: pd.DataFrame, bandwidths: Sequence[fl
 def _draw_panel(ax: Axes, rows: pd.DataFrame) -> None:
     measured = sorted(set(rows["bandwidth_mib_per_s"]))
     grid = np.geomspace(measured[0] / 1.5, measured[-1] * 1.5, 100)
-    ax.axhline(1, linewidth=0.8, color="#6b6b6b", zorder=1)
+    ax.axhline(1, linewidth=0.8, color=MUTED, zorder=1)
     for level, found in scan_levels(rows):
         if level.encoding == "baseline":
             continue
         if curve := model_curve(rows, found, list(grid)):
             ax.plot(grid, curve, color=level.color, linewidth=1.2, zorder=2)
-        below, above = (
-            (found["speedup"] - found["speedup_low"]).fillna(0),
-            (found["speedup_high"] - found["speedup"]).fillna(0),
-        )
+        middle, low, high = (found[f"speedup{end}"] for end in ("", "_low", "_high"))
         ax.errorbar(
             found["bandwidth_mib_per_s"],
-            found["speedup"],
-            yerr=np.array([below, above]),
+            middle,
+            yerr=np.nan_to_num([middle - low, high - middle]),
             color=level.color,
             marker=level.marker,
             linestyle="none",
