@@ -256,15 +256,13 @@ def draw_run_layers(run: Path, folder: Path) -> list[Path]:
     Raises:
         RunError: the run compressed nothing, or has no checkpoint yet.
     """
-    directory = RunDirectory(run)
-    path = directory.layers_path
+    path = RunDirectory(run).layers_path
     if not path.is_file():
         raise RunError(
             f"{path} is not there: wanted a run with activations=lossless or error_bounded, "
             "after its first checkpoint."
         )
-    layers = pd.read_csv(path)
-    return save_study_figure("layer_bounds", layers, folder, folder)
+    return save_study_figure("layer_bounds", pd.read_csv(path), folder, folder)
 
 
 def memory_markdown(memory: pd.DataFrame) -> str:

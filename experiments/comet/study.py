@@ -192,9 +192,8 @@ def _weight_gradients(model: nn.Module) -> dict[str, Tensor]:
 
 
 def _backward(model: nn.Module, batch: Batch) -> None:
-    torch.manual_seed(0)  # same dropout in every pass
     model.zero_grad(set_to_none=True)
-    F.cross_entropy(model(batch.inputs).float(), batch.labels).backward()
+    _loss(model, batch).backward()
 
 
 def _histogram(values: Tensor, reach: float) -> list[dict[str, float]]:
@@ -272,8 +271,8 @@ def _measure(model: nn.Module, batch: Batch) -> tuple[int, int]:
     return kept, live.peak_bytes
 
 
-def _loss(model: nn.Module, batch: Batch) -> torch.Tensor:
-    torch.manual_seed(0)
+def _loss(model: nn.Module, batch: Batch) -> Tensor:
+    torch.manual_seed(0)  # same dropout in every pass
     # Copy, as normalisation does, so that only the model holds the input of its first layer.
     return F.cross_entropy(model(batch.inputs.clone()).float(), batch.labels)
 
