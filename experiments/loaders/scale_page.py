@@ -101,18 +101,10 @@ def draw_simulated(rows: pd.DataFrame) -> Figure:
         figure, axes = panels(len(groups), 2)
         for ax, ((storage, per_record), panel) in zip(axes, groups, strict=True):
             for group, line in panel.groupby("group"):
-                of_group = float(str(group))
-                color = group_color(of_group)
-                ax.plot(
-                    line["num_workers"], line["formula_images_per_s"], color=color, linewidth=1, alpha=0.6
-                )
-                ax.plot(
-                    line["num_workers"],
-                    line["images_per_s"],
-                    group_marker(of_group),
-                    color=color,
-                    label=f"group {group}",
-                )
+                color, marker = group_color(int(str(group))), group_marker(int(str(group)))
+                line = line.set_index("num_workers")
+                ax.plot(line["formula_images_per_s"], color=color, linewidth=1, alpha=0.6)
+                ax.plot(line["images_per_s"], marker, color=color, label=f"group {group}")
             ax.set(xscale="log", yscale="log", xlabel="workers", ylabel="images/s")
             panel_title(ax, str(storage), f"{per_record} images per record")
         axes[0].legend(**BELOW, ncols=4)
