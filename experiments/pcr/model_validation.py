@@ -113,26 +113,20 @@ def compare(rows: pd.DataFrame, num_cores: int) -> pd.DataFrame:
     free = _is_calibration(rows)
     own = _calibrate(rows, free)
     cells = []
-    for (count, storage, model, scan, decode), cell in rows.groupby(CASE, sort=False, dropna=False):
-        measured, level = cell["images_per_s"], scan_of(str(scan))
-        predicted = _predict(cell.iloc[0], own, num_cores)
+    for case, cell in rows.groupby(CASE, sort=False, dropna=False):
+        first, measured = cell.iloc[0], cell["images_per_s"]
+        level, predicted = scan_of(first["scan"]), _predict(first, own, num_cores)
         cells.append(
             {
-                "num_processes": count,
-                "storage": storage,
-                "model_images_per_s": model,
-                "scan": scan,
-                "decode": decode,
+                **dict(zip(CASE, case, strict=True)),
                 "encoding": level.encoding,
                 "group": group_number(level.encoding, level.group),
-                "image_bytes": cell["image_bytes"].iloc[0],
+                "image_bytes": first["image_bytes"],
                 "n": len(cell),
                 "predicted_images_per_s": predicted["images_per_s"],
                 "bound": predicted["bound"],
                 "requests_in_flight": predicted["requests_in_flight"],
-                "images_per_s_median": measured.median(),
-                "images_per_s_min": measured.min(),
-                "images_per_s_max": measured.max(),
+                **{f"images_per_s_{part}": measured.agg(part) for part in ("median", "min", "max")},
                 "error": predicted["images_per_s"] / measured.median() - 1,
                 "is_calibration": bool(free.loc[cell.index].all()),
             }
