@@ -1,10 +1,20 @@
-"""Scan policies that decide something within a few epochs, and helpers to read what such runs did."""
+"""Scan policies that decide something within a few epochs, and helpers to stop such runs and read them."""
 
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pcr_exp.config.commands import TrainConfig
 from pcr_exp.config.scan import ScanConfig
 from pcr_exp.policies.plateau import PlateauConfig
 from pcr_exp.policies.schedule import MixtureConfig, ScheduleConfig
 from pcr_exp.policies.smallest import CosineConfig, MssimConfig
 from pcr_exp.runs.rows import Row
+from pcr_exp.runs.train_run import run_training
+from pcr_exp.training.trainer import Trainer
 
 EPOCHS = 5
 POLICIES: dict[str, ScanConfig] = {
@@ -20,6 +30,22 @@ POLICIES: dict[str, ScanConfig] = {
         name="plateau", patience_epochs=1, min_drop=0.5, trial_steps=2, judge="tune", candidates=[1, 10]
     ),
 }
+
+
+def interrupted_at(step: int, config: TrainConfig) -> Path:
+    """Train until an interrupt comes in the update of this step; return the run's folder."""
+    update = Trainer.update
+
+    def interrupted(trainer: Trainer, *args: Any, **kwargs: Any) -> float:
+        if kwargs["step"] == step:
+            os.kill(os.getpid(), signal.SIGINT)
+        return update(trainer, *args, **kwargs)
+
+    with pytest.MonkeyPatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(Trainer, "update", interrupted)
+        run_training(config, progress=False)
+    (folder,) = Path(config.runs_root).iterdir()
+    return folder
 
 
 def decided(rows: list[Row]) -> list[tuple[int, int]]:

@@ -1,12 +1,9 @@
 """Whole runs under the policy that reads as much as the storage affords."""
 
-import os
-import signal
-from pathlib import Path
 from typing import Any
 
 import pytest
-from policy_runs import EPOCHS, decided, of_epochs
+from policy_runs import EPOCHS, decided, interrupted_at, of_epochs
 
 from pcr_exp.config.scan import ScanConfig
 from pcr_exp.policies.balanced import BalancedConfig
@@ -17,7 +14,6 @@ from pcr_exp.runs.rows import read_rows
 from pcr_exp.runs.train_run import run_training
 from pcr_exp.storage.counters import CountingStorage
 from pcr_exp.storage.protocol import Counts
-from pcr_exp.training.trainer import Trainer
 
 
 @pytest.fixture
@@ -80,18 +76,8 @@ def test_balanced_goes_on_where_it_was_interrupted(
 ) -> None:
     scan = BalancedConfig(name="balanced", floor=floor, every_steps=1, max_slowdown=0.99)
     config = configure(scan=scan, training__epochs=EPOCHS)
-    update = Trainer.update
-
-    def interrupted(trainer: Trainer, *args: Any, **kwargs: Any) -> float:
-        if kwargs["step"] == 9:
-            os.kill(os.getpid(), signal.SIGINT)
-        return update(trainer, *args, **kwargs)
-
-    monkeypatch.setattr(Trainer, "update", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        run_training(config, progress=False)
+    folder = interrupted_at(9, config)
     monkeypatch.undo()
-    (folder,) = Path(config.runs_root).iterdir()
     before = read_rows(folder / "rows.jsonl")
     assert [row["group"] for row in before if row["kind"] == "policy"][-1] == 10
     run_training(config, progress=False)

@@ -1,15 +1,12 @@
 """Probes of whole runs: what trials train on beside an echo, and which bytes count as theirs."""
 
-import os
-import signal
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from policy_runs import EPOCHS, POLICIES
+from policy_runs import EPOCHS, POLICIES, interrupted_at
 
 from pcr_exp.loading.batch import Batch
 from pcr_exp.loading.echo.variants import ExampleAfterConfig, ExampleBeforeConfig
@@ -67,20 +64,9 @@ def test_probes_of_a_resumed_session_are_left_out_of_the_time_to_read(
         timed.append(bytes_read)
         return columns(*args, bytes_read=bytes_read, **named)
 
-    update = Trainer.update
-
-    def interrupted(trainer: Trainer, *args: Any, **kwargs: Any) -> float:
-        if kwargs["step"] == 9:
-            os.kill(os.getpid(), signal.SIGINT)
-        return update(trainer, *args, **kwargs)
-
     monkeypatch.setattr(session, "stage_columns", noted)
     config = configure(scan=POLICIES["cosine"], training__epochs=EPOCHS)
-    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(Trainer, "update", interrupted)
-        run_training(config, progress=False)
-    (folder,) = Path(config.runs_root).iterdir()
-    directory = RunDirectory(folder)
+    directory = RunDirectory(interrupted_at(9, config))
     saved = load_checkpoint(directory.checkpoint_path)
     sample = sum(index.prefix_bytes(record, 10) for record in range(2))
     assert saved["progress"]["probe_bytes"] == sample
